@@ -1,0 +1,1 @@
+"""core makes unmodified PyTorch programs faster."""

@@ -1,0 +1,133 @@
+"""The exceptions of core. Each has an id and four parts: what, where, what we did instead, what to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class UserLine:
+    """A place in the user's code.
+
+    `columns` are (first, last) character positions on the line, or None where Python keeps none.
+    """
+
+    filename: str
+    line: int
+    function: str = ""
+    columns: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        inside = f" in {self.function}" if self.function else ""
+        return f"{self.filename}:{self.line}{inside}"
+
+
+class CoreError(Exception):
+    """Base of every error that core raises.
+
+    what: what happened; where: the user's line, when there is one; instead: what core did in place of it;
+    remedy: what to change. `id` is stable and stands in docs/errors.md.
+    """
+
+    id = "CORE-E000"
+
+    def __init__(self, what: str, *, where: UserLine | None = None, instead: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.instead = instead
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        parts = [f"[{self.id}] {self.what}"]
+        if self.where is not None:
+            parts.append(f"  at: {self.where}")
+        if self.instead:
+            parts.append(f"  instead: {self.instead}")
+        if self.remedy:
+            parts.append(f"  remedy: {self.remedy}")
+        return "\n".join(parts)
+
+
+class Unsupported(CoreError):
+    """Capture met something it does not trace. Without fullgraph it becomes a graph break; with it, it is raised."""
+
+    id = "CORE-C001"
+
+
+class SkipFrame(CoreError):
+    """The whole frame runs in plain Python; raised inside capture only."""
+
+    id = "CORE-C002"
+
+
+class RecompileLimit(CoreError):
+    """A callable reached its limit of compiled entries under fullgraph."""
+
+    id = "CORE-C003"
+
+
+class RecorderRefused(CoreError):
+    """The ATen record of a graph can't be trusted; the fallback (AOTAutograd) takes the graph."""
+
+    id = "CORE-R001"
+
+
+class InvalidOption(CoreError, ValueError):
+    """An option has an unknown name, a wrong type or a value outside its choices."""
+
+    id = "CORE-O001"
+
+
+class UnsupportedPython(CoreError, ImportError):
+    """This interpreter is not one that core supports."""
+
+    id = "CORE-P001"
+
+
+class BackendError(CoreError):
+    """Base of the errors about a backend."""
+
+    id = "CORE-B000"
+
+
+class BackendNotInstalled(BackendError):
+    """No installed distribution provides the backend."""
+
+    id = "CORE-B001"
+
+
+class AmbiguousBackend(BackendError):
+    """More than one distribution provides the name."""
+
+    id = "CORE-B002"
+
+
+class BackendIncompatible(BackendError):
+    """The plugin needs another version of core's plugin API, torch or Python."""
+
+    id = "CORE-B003"
+
+
+class BackendUnavailable(BackendError):
+    """The plugin is installed but can't work on this machine."""
+
+    id = "CORE-B004"
+
+
+class BackendBroken(BackendError):
+    """The plugin failed to load; it is quarantined for this process."""
+
+    id = "CORE-B005"
+
+
+class BackendFailed(BackendError):
+    """The backend raised while compiling a graph."""
+
+    id = "CORE-B006"
+
+
+class BackendMisbehaved(BackendError):
+    """A compiled graph returned something other than what the graph contract asks for."""
+
+    id = "CORE-B007"

@@ -1,0 +1,155 @@
+"""Typed events and their sinks: the only road from the machinery to reports, counters and logs.
+
+Enters: frozen event objects from any layer. Leaves: totals for `stats()` and calls of subscribed sinks.
+State shared between threads: `_totals` and `_sinks`, both under `_lock`. This module must not know who listens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from .errors import UserLine
+
+COUNTERS = ("frames", "graphs", "ops", "breaks", "recompiles", "skipped", "kernels", "extern_calls")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. `counts` says what it adds to the totals of `stats()`."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {}
+
+
+@dataclass(frozen=True)
+class FrameCaptured(Event):
+    """One frame was traced to its end or to a break."""
+
+    function: str
+    line: UserLine | None = None
+    guards: int = 0
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {"frames": 1}
+
+
+@dataclass(frozen=True)
+class GraphCaptured(Event):
+    """A graph was handed to a backend. `ops` counts its call nodes."""
+
+    function: str
+    ops: int
+    backend: str
+    graph: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {"graphs": 1, "ops": self.ops}
+
+
+@dataclass(frozen=True)
+class GraphBroken(Event):
+    """Capture stopped at a user line and goes on behind it."""
+
+    reason: str
+    line: UserLine | None
+    remedy: str = ""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {"breaks": 1}
+
+
+@dataclass(frozen=True)
+class Recompiled(Event):
+    """No entry of a callable accepted a call; `reasons` has one line an entry."""
+
+    function: str
+    reasons: tuple[str, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {"recompiles": 1}
+
+
+@dataclass(frozen=True)
+class FrameSkipped(Event):
+    """A frame runs in plain Python."""
+
+    function: str
+    reason: str
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {"skipped": 1}
+
+
+@dataclass(frozen=True)
+class ArtifactBuilt(Event):
+    """A backend compiled a graph."""
+
+    backend: str
+    mode: str
+    kernels: int = 0
+    extern_calls: int = 0
+    seconds: float = 0.0
+    artifact: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {"kernels": self.kernels, "extern_calls": self.extern_calls}
+
+
+@dataclass(frozen=True)
+class FellBack(Event):
+    """Something took a slower road than asked for; `stage` names the machinery, `reason` says why."""
+
+    stage: str
+    reason: str
+    line: UserLine | None = None
+
+
+_lock = threading.Lock()
+_totals: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+_sinks: list[Callable[[Event], None]] = []
+
+
+def emit(event: Event) -> None:
+    """Add the event's counts to the totals and hand it to every sink, in order of subscription."""
+    with _lock:
+        for name, amount in event.counts.items():
+            _totals[name] = _totals.get(name, 0) + amount
+        sinks = tuple(_sinks)
+    for sink in sinks:
+        sink(event)
+
+
+def subscribe(sink: Callable[[Event], None]) -> Callable[[], None]:
+    """Call `sink` with each later event; the returned function ends that."""
+    with _lock:
+        _sinks.append(sink)
+
+    def unsubscribe() -> None:
+        with _lock:
+            if sink in _sinks:
+                _sinks.remove(sink)
+
+    return unsubscribe
+
+
+def totals() -> dict[str, int]:
+    """A copy of the totals since the last reset."""
+    with _lock:
+        return dict(_totals)
+
+
+def reset_totals() -> None:
+    """Set every total to zero."""
+    with _lock:
+        _totals.clear()
+        _totals.update(dict.fromkeys(COUNTERS, 0))

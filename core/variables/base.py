@@ -1,0 +1,191 @@
+"""VariableTracker: what the interpreter knows of one Python object while it traces.
+
+Enters: real values with the source that reaches them, or objects made by the traced code. Leaves: answers to the
+operations that bytecode asks for (attribute, call, item, iteration, truth), as other trackers; and, at the end, the
+bytecode that brings the object back (`reconstruct`). One tracker stands for one object: `is` on trackers is `is` on
+objects, and a mutable kind changes in place. Trackers must not know the interpreter: what they need of it comes in as
+`tx`, typed by `protocols.Tracer`; kinds make each other through `tx` (`tx.new_list`), never by import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..errors import Unsupported
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+
+class NotConstant(Exception):
+    """The tracker stands for something that has no value while tracing."""
+
+
+class ObservedException(Exception):
+    """The traced program raised. `value` is the tracker of the exception object; the interpreter unwinds with it."""
+
+    def __init__(self, value: VariableTracker) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class VariableTracker:
+    """Base of all trackers. Every operation that a kind does not define is a graph break with a reason."""
+
+    kind: ClassVar[str] = "object"
+    mutable: ClassVar[bool] = False
+
+    def __init__(self, source: Any = None) -> None:
+        self.source = source
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    def python_type(self) -> type:
+        """The class of the object this stands for."""
+        raise NotImplementedError(type(self).__name__)
+
+    def as_constant(self) -> Any:
+        """The Python value, for kinds whose value is fully known and immutable (or a container of such)."""
+        raise NotConstant(f"{self.kind} has no constant value")
+
+    def is_constant(self) -> bool:
+        """True when `as_constant` gives a value."""
+        try:
+            self.as_constant()
+        except NotConstant:
+            return False
+        return True
+
+    def as_proxy(self) -> Any:
+        """What stands for the object in the arguments of a graph node: a GraphValue, a constant, or a tree of them."""
+        try:
+            return self.as_constant()
+        except NotConstant:
+            raise Unsupported(
+                f"{self.describe()} can't be an argument of a tensor operation",
+                remedy="pass tensors, numbers, strings or containers of them",
+            ) from None
+
+    def realize(self, tx: Tracer) -> VariableTracker:
+        """The tracker itself; a lazy one gives the tracker it stands for."""
+        return self
+
+    def describe(self) -> str:
+        """A few words for messages."""
+        name = self.source.name() if self.source is not None else ""
+        try:
+            cls = self.python_type().__name__
+        except NotImplementedError:
+            cls = self.kind
+        return f"{name} ({cls})" if name else cls
+
+    # -- operations ------------------------------------------------------------------------------------------------
+
+    def refuse(self, operation: str, remedy: str = "") -> Unsupported:
+        """The graph break for an operation that this kind doesn't trace."""
+        return Unsupported(f"{operation} on {self.describe()} is not traced", remedy=remedy)
+
+    def truth(self, tx: Tracer) -> bool:
+        """bool(object). Raises Unsupported where only a run can tell."""
+        raise self.refuse("a truth test")
+
+    def length(self, tx: Tracer) -> VariableTracker:
+        """len(object)."""
+        return self.call_method(tx, "__len__", [], {})
+
+    def get_attr(self, tx: Tracer, name: str) -> VariableTracker:
+        """getattr(object, name); raises ObservedException(AttributeError) where Python would."""
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def set_attr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
+        """setattr(object, name, value)."""
+        raise self.refuse(f"setting attribute {name!r}")
+
+    def del_attr(self, tx: Tracer, name: str) -> None:
+        """delattr(object, name)."""
+        raise self.refuse(f"deleting attribute {name!r}")
+
+    def call(self, tx: Tracer, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """object(*args, **kwargs)."""
+        raise self.refuse("a call")
+
+    def call_method(
+        self, tx: Tracer, name: str, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """object.name(*args, **kwargs), special methods looked up as Python does."""
+        return self.get_attr(tx, name).call(tx, args, kwargs)
+
+    def get_item(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
+        """object[key]."""
+        return self.call_method(tx, "__getitem__", [key], {})
+
+    def set_item(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
+        """object[key] = value."""
+        self.call_method(tx, "__setitem__", [key, value], {})
+
+    def del_item(self, tx: Tracer, key: VariableTracker) -> None:
+        """del object[key]."""
+        self.call_method(tx, "__delitem__", [key], {})
+
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
+        """item in object."""
+        return tx.truth(self.call_method(tx, "__contains__", [item], {}))
+
+    def iterate(self, tx: Tracer) -> VariableTracker:
+        """iter(object): a tracker with `next_item`."""
+        raise self.refuse("iteration")
+
+    def next_item(self, tx: Tracer) -> VariableTracker | None:
+        """next(object) for iterators; None stands for the end (StopIteration)."""
+        raise self.refuse("next()")
+
+    def unpack(self, tx: Tracer) -> list[VariableTracker]:
+        """All items in order, as list(object) would give; consumes iterators."""
+        iterator = self.iterate(tx)
+        items = []
+        while (item := iterator.next_item(tx)) is not None:
+            items.append(item)
+        return items
+
+    def equals(self, tx: Tracer, other: VariableTracker) -> VariableTracker | None:
+        """object == other, or None where this kind has no opinion (NotImplemented)."""
+        return None
+
+    # -- coming back -----------------------------------------------------------------------------------------------
+
+    def reconstruct(self, emit: Emitter) -> None:
+        """Emit bytecode that leaves the object on the stack. Called only when the object has no usable source."""
+        raise self.refuse("giving the object back to Python")
+
+    def write_back(self, emit: Emitter) -> None:
+        """Emit bytecode that brings the real object (reached by source, or already made) to the traced state.
+
+        Called for trackers reported to `tx.side_effects.mutated`.
+        """
+        raise self.refuse("replaying a change")
+
+
+class LazyVariable(VariableTracker):
+    """A real value not yet looked at: no guard is made before the traced code touches it."""
+
+    kind = "lazy"
+
+    def __init__(self, value: Any, source: Any) -> None:
+        super().__init__(source)
+        self.value = value
+        self.realized: VariableTracker | None = None
+
+    def realize(self, tx: Tracer) -> VariableTracker:
+        if self.realized is None:
+            self.realized = tx.wrap(self.value, self.source)
+        return self.realized
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        if self.realized is not None:
+            emit.load(self.realized)
+        else:
+            emit.load_source(self.source)

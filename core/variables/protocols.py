@@ -1,0 +1,127 @@
+"""What trackers may ask of the interpreter (`Tracer`), of the side-effect log and of the code generator (`Emitter`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, Protocol
+
+from .base import VariableTracker
+
+VT = VariableTracker
+
+
+class SideEffectLog(Protocol):
+    """Records what the traced code changes, so that it is replayed after the graph ran."""
+
+    def mutated(self, tracker: VT) -> None:
+        """`tracker` (a mutable kind) is about to change for real: its final state is written back, once."""
+
+    def is_mutated(self, tracker: VT) -> bool: ...
+
+    def is_new(self, tracker: VT) -> bool:
+        """The object was made by the traced code: nobody outside has seen it."""
+
+
+class Emitter(Protocol):
+    """The code generator of `reconstruct` and `write_back`. Each method appends bytecode; the stack grows by one
+    where it says `push`."""
+
+    def load(self, tracker: VT) -> None:
+        """Push the object; an object needed twice is made once (identity holds)."""
+
+    def load_source(self, source: Any) -> None:
+        """Push what the source reaches."""
+
+    def load_const(self, value: Any) -> None:
+        """Push a constant. Any object may be a constant; user objects that could keep a model alive must not be."""
+
+    def load_global_object(self, value: Any) -> None:
+        """Push an importable object (function, class of torch, a builtin or the standard library)."""
+
+    def build_tuple(self, count: int) -> None: ...
+    def build_list(self, count: int) -> None: ...
+    def build_map(self, count: int) -> None:
+        """Pop 2*count values (key, value, key, value ...), push the dict."""
+
+    def build_set(self, count: int) -> None: ...
+    def build_slice(self, count: int) -> None: ...
+    def push_null(self) -> None:
+        """Prepare a call: goes before the callable on every version (the emitter reorders on 3.13)."""
+
+    def call(self, count: int) -> None:
+        """Call the callable below `count` positional arguments; push the result."""
+
+    def call_keywords(self, names: tuple[str, ...], count: int) -> None:
+        """As `call`, the last len(names) of `count` arguments being keywords."""
+
+    def call_method(self, name: str, load_args: Sequence[VT]) -> None:
+        """Replace the object on top by object.name(*args)."""
+
+    def load_attr(self, name: str) -> None: ...
+    def store_attr(self, name: str) -> None:
+        """Pop object (top) and value below it: object.name = value."""
+
+    def delete_attr(self, name: str) -> None: ...
+    def binary_subscr(self) -> None: ...
+    def store_subscr(self) -> None:
+        """Pop key (top), container, value: container[key] = value."""
+
+    def delete_subscr(self) -> None: ...
+    def pop_top(self) -> None: ...
+    def copy_top(self) -> None: ...
+    def swap(self, depth: int) -> None: ...
+    def remember(self, tracker: VT) -> None:
+        """Store the object on top (keeps it there) as the one copy of `tracker`: later loads give the same object.
+
+        A kind whose contents may refer to itself emits the empty object, `remember`s it and fills it then.
+        """
+
+
+class Tracer(Protocol):
+    """The interpreter as trackers see it."""
+
+    side_effects: SideEffectLog
+    builder: Any  # graph.GraphBuilder
+
+    # making trackers
+    def wrap(self, value: Any, source: Any) -> VT:
+        """The tracker of a real object reached by `source`, with the guards its kind needs; one per object."""
+
+    def lazy(self, value: Any, source: Any) -> VT:
+        """As wrap, but no guard before first use."""
+
+    def constant(self, value: Any) -> VT:
+        """A tracker of a value the traced code made (int, str, None, dtype, ...)."""
+
+    def new_list(self, items: Iterable[VT]) -> VT: ...
+    def new_tuple(self, items: Iterable[VT], cls: type = tuple) -> VT:
+        """A tuple; `cls` may be a namedtuple, torch.Size or another tuple subclass."""
+
+    def new_dict(self, pairs: Iterable[tuple[VT, VT]], cls: type = dict) -> VT: ...
+    def new_set(self, items: Iterable[VT], cls: type = set) -> VT: ...
+    def new_iterator(self, produce: Callable[[Tracer], VT | None], cls: type) -> VT:
+        """An iterator whose next_item is `produce(tx)` (None = end); `cls` is its Python class."""
+
+    def graph_result(self, value: Any) -> VT:
+        """The tracker of what GraphBuilder.call_function returned: GraphValue leaves become tensors or symbolic
+        numbers, containers become trackers of containers, the rest constants."""
+
+    # guards
+    def guard(self, source: Any, check: Any, reason: str = "") -> None:
+        """Assume `check` of what `source` reaches; nothing to do when source is None."""
+
+    # running
+    def truth(self, tracker: VT) -> bool: ...
+    def call_function(self, fn: VT, args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT: ...
+    def inline(self, function: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT:
+        """Trace into a Python function that is ours or the standard library's (a polyfill, object.__init__ twin)."""
+
+    def binary(self, op: Callable[..., Any], left: VT, right: VT) -> VT:
+        """op(left, right) for op in the operator module (add, iadd, lt, eq, contains, is_, ...)."""
+
+    def unary(self, op: Callable[..., Any], operand: VT) -> VT: ...
+    def compare_equal(self, left: VT, right: VT) -> bool:
+        """left == right as a bool that tracing can decide (identity first, as containers compare)."""
+
+    def raise_exception(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise in the traced program; args are Python values or trackers."""

@@ -57,6 +57,9 @@ class Emitter(Protocol):
     def call_method(self, name: str, load_args: Sequence[VT]) -> None:
         """Replace the object on top by object.name(*args)."""
 
+    def make_function(self, function: Any) -> None:
+        """Push the function that a NestedFunctionVariable stands for."""
+
     def load_attr(self, name: str) -> None: ...
     def store_attr(self, name: str) -> None:
         """Pop object (top) and value below it: object.name = value."""
@@ -92,6 +95,9 @@ class Tracer(Protocol):
 
     def constant(self, value: Any) -> VT:
         """A tracker of a value the traced code made (int, str, None, dtype, ...)."""
+
+    def real_cell(self, cell: Any, name: str, source: Any) -> Any:
+        """The CellVariable of a real cell; one per cell object."""
 
     def new_list(self, items: Iterable[VT]) -> VT: ...
     def new_tuple(self, items: Iterable[VT], cls: type = tuple) -> VT:

@@ -1,0 +1,377 @@
+"""Trackers of Python functions: those of the user's modules, those the traced code defines, and bound methods."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..guards.source import (
+    AttrSource,
+    CellSource,
+    DictItemSource,
+    FunctionPartSource,
+    InstanceAttrSource,
+    MethodPartSource,
+    TupleItemSource,
+)
+from .base import VariableTracker
+from .cell import CellVariable
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+
+class FunctionVariable(VariableTracker):
+    """A Python function: what binding its arguments and running its code need."""
+
+    kind = "function"
+    code: types.CodeType
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def positional_defaults(self, tx: Tracer) -> list[VT]:
+        """Trackers of `__defaults__`."""
+        raise NotImplementedError
+
+    def keyword_default(self, tx: Tracer, name: str) -> VT | None:
+        """Tracker of `__kwdefaults__[name]`."""
+        raise NotImplementedError
+
+    def closure_cells(self, tx: Tracer) -> tuple[CellVariable, ...]:
+        """The cells, in the order of code.co_freevars."""
+        raise NotImplementedError
+
+    def globals_dict(self) -> dict[str, Any]:
+        """The real globals that the code runs in."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        return self.code.co_name
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return tx.call_function(self, args, kwargs)
+
+    def bind(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> dict[str, VT]:
+        """The locals of a call, as Python binds them; TypeError is raised in the traced program."""
+        code = self.code
+        names = code.co_varnames
+        positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
+        bound: dict[str, VT] = dict(zip(names[:positional], args))
+        extra = list(args[positional:])
+        slot = positional + keyword_only
+        star = names[slot] if code.co_flags & inspect.CO_VARARGS else None
+        if star is not None:
+            slot += 1
+        star_star = names[slot] if code.co_flags & inspect.CO_VARKEYWORDS else None
+        if extra and star is None:
+            tx.raise_exception(
+                TypeError, f"{self.name}() takes {positional} positional arguments but {len(args)} were given"
+            )
+        rest: dict[str, VT] = {}
+        allowed = set(names[code.co_posonlyargcount : positional + keyword_only])
+        for name, value in kwargs.items():
+            if name in allowed:
+                if name in bound:
+                    tx.raise_exception(TypeError, f"{self.name}() got multiple values for argument '{name}'")
+                bound[name] = value
+            elif star_star is not None:
+                rest[name] = value
+            else:
+                tx.raise_exception(TypeError, f"{self.name}() got an unexpected keyword argument '{name}'")
+        self._fill_defaults(tx, bound, names, positional, keyword_only)
+        if star is not None:
+            bound[star] = tx.new_tuple(extra)
+        if star_star is not None:
+            bound[star_star] = tx.new_dict([(tx.constant(key), value) for key, value in rest.items()])
+        return bound
+
+    def _fill_defaults(
+        self, tx: Tracer, bound: dict[str, VT], names: tuple[str, ...], positional: int, keyword_only: int
+    ) -> None:
+        missing = [name for name in names[:positional] if name not in bound]
+        if missing:
+            defaults = self.positional_defaults(tx)
+            by_name = dict(zip(names[positional - len(defaults) : positional], defaults))
+            lacking = [name for name in missing if name not in by_name]
+            if lacking:
+                listed = " and ".join(repr(name) for name in lacking)
+                plural = "argument" if len(lacking) == 1 else "arguments"
+                tx.raise_exception(
+                    TypeError, f"{self.name}() missing {len(lacking)} required positional {plural}: {listed}"
+                )
+            bound.update((name, by_name[name]) for name in missing)
+        for name in names[positional : positional + keyword_only]:
+            if name not in bound:
+                value = self.keyword_default(tx, name)
+                if value is None:
+                    tx.raise_exception(TypeError, f"{self.name}() missing 1 required keyword-only argument: '{name}'")
+                bound[name] = value
+
+
+class UserFunctionVariable(FunctionVariable):
+    """A function that exists outside the traced code."""
+
+    def __init__(self, fn: types.FunctionType, source: Any = None) -> None:
+        super().__init__(source)
+        self.fn = fn
+        self.code = fn.__code__
+        self.written: dict[str, VT] = {}
+
+    def as_python_object(self) -> Any:
+        return self.fn
+
+    def globals_dict(self) -> dict[str, Any]:
+        return self.fn.__globals__
+
+    def positional_defaults(self, tx: Tracer) -> list[VT]:
+        source = FunctionPartSource(self.source, "defaults") if self.source is not None else None
+        return [
+            tx.lazy(value, TupleItemSource(source, i) if source is not None else None)
+            for i, value in enumerate(self.fn.__defaults__ or ())
+        ]
+
+    def keyword_default(self, tx: Tracer, name: str) -> VT | None:
+        defaults = self.fn.__kwdefaults__ or {}
+        if name not in defaults:
+            return None
+        source = FunctionPartSource(self.source, "kwdefaults") if self.source is not None else None
+        return tx.lazy(defaults[name], DictItemSource(source, name) if source is not None else None)
+
+    def closure_cells(self, tx: Tracer) -> tuple[CellVariable, ...]:
+        source = FunctionPartSource(self.source, "closure") if self.source is not None else None
+        return tuple(
+            tx.real_cell(cell, name, CellSource(TupleItemSource(source, i)) if source is not None else None)
+            for i, (cell, name) in enumerate(zip(self.fn.__closure__ or (), self.code.co_freevars))
+        )
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in self.written:
+            return self.written[name]
+        if name == "__call__":
+            return self
+        if name == "__get__":
+            return MethodWrapperVariable(self, name)
+        if not hasattr(self.fn, name):
+            tx.raise_exception(AttributeError, f"'function' object has no attribute '{name}'")
+        value = getattr(self.fn, name)
+        source = AttrSource(self.source, name) if self.source is not None else None
+        if name in self.fn.__dict__ and self.source is not None:
+            source = InstanceAttrSource(self.source, name)
+        return tx.wrap(value, source)
+
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        tx.side_effects.mutated(self)
+        self.written[name] = value
+
+    def write_back(self, emit: Emitter) -> None:
+        for name, value in self.written.items():
+            emit.load(value)
+            emit.load(self)
+            emit.store_attr(name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.fn)
+
+
+class NestedFunctionVariable(FunctionVariable):
+    """A function made by the traced code (def, lambda or comprehension)."""
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals_dict: dict[str, Any],
+        load_globals: Any,
+        defaults: VT | None,
+        kwdefaults: VT | None,
+        annotations: VT | None,
+        closure: tuple[CellVariable, ...],
+        qualname: str | None = None,
+    ) -> None:
+        super().__init__(None)
+        self.code = code
+        self._globals = globals_dict
+        self.load_globals = load_globals
+        self.defaults = defaults
+        self.kwdefaults = kwdefaults
+        self.annotations = annotations
+        self.closure = closure
+        self.qualname = qualname or code.co_qualname
+        self.attributes: dict[str, VT] = {}
+
+    def globals_dict(self) -> dict[str, Any]:
+        return self._globals
+
+    def positional_defaults(self, tx: Tracer) -> list[VT]:
+        return self.defaults.unpack(tx) if self.defaults is not None else []
+
+    def keyword_default(self, tx: Tracer, name: str) -> VT | None:
+        if self.kwdefaults is None or not self.kwdefaults.contains(tx, tx.constant(name)):
+            return None
+        return self.kwdefaults.get_item(tx, tx.constant(name))
+
+    def closure_cells(self, tx: Tracer) -> tuple[CellVariable, ...]:
+        return self.closure
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
+            values = {
+                "__name__": self.code.co_name,
+                "__qualname__": self.qualname,
+                "__module__": self._globals.get("__name__"),
+                "__doc__": self.code.co_consts[0]
+                if self.code.co_consts and isinstance(self.code.co_consts[0], str)
+                else None,
+                "__code__": self.code,
+            }
+            return tx.constant(values[name])
+        if name == "__defaults__":
+            return self.defaults or tx.constant(None)
+        if name == "__kwdefaults__":
+            return self.kwdefaults or tx.constant(None)
+        if name == "__annotations__":
+            return self.annotations or tx.new_dict([])
+        if name == "__dict__":
+            return tx.new_dict([(tx.constant(key), value) for key, value in self.attributes.items()])
+        if name == "__call__":
+            return self
+        if name == "__get__":
+            return MethodWrapperVariable(self, name)
+        if name in ("__type_params__",):
+            return tx.new_tuple([])
+        tx.raise_exception(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        self.attributes[name] = value
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.make_function(self)
+        if self.attributes:
+            emit.remember(self)
+        for name, value in self.attributes.items():
+            emit.copy_top()
+            emit.load(value)
+            emit.swap(2)
+            emit.store_attr(name)
+
+
+class MethodVariable(VariableTracker):
+    """A bound method: a callable with its first argument."""
+
+    kind = "method"
+
+    def __init__(self, function: VT, receiver: VT, source: Any = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.receiver = receiver
+
+    @classmethod
+    def from_value(cls, tx: Tracer, method: types.MethodType, source: Any) -> MethodVariable:
+        """The tracker of a real bound method; its two parts are guarded, not the method object."""
+        function = tx.wrap(method.__func__, MethodPartSource(source, "func") if source is not None else None)
+        receiver = tx.wrap(method.__self__, MethodPartSource(source, "self") if source is not None else None)
+        return cls(function, receiver, source)
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return tx.call_function(self.function, [self.receiver, *args], kwargs)
+
+    def equals(self, tx: Tracer, other: VT) -> VT | None:
+        if isinstance(other, MethodVariable):
+            return tx.constant(self.function is other.function and self.receiver is other.receiver)
+        return None
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.receiver
+        if name == "__call__":
+            return self
+        return self.function.get_attr(tx, name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.push_null()
+        emit.load_global_object(types.MethodType)
+        emit.load(self.function)
+        emit.load(self.receiver)
+        emit.call(2)
+
+
+class MethodWrapperVariable(VariableTracker):
+    """`function.__get__`: binding a function by hand."""
+
+    kind = "method-wrapper"
+
+    def __init__(self, function: VT, name: str) -> None:
+        super().__init__(None)
+        self.function = function
+        self.name = name
+
+    def python_type(self) -> type:
+        return type((lambda: 0).__get__)
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        receiver = args[0].realize(tx)
+        if receiver.is_constant() and receiver.as_constant() is None:
+            return self.function
+        return MethodVariable(self.function, receiver)
+
+
+class PartialVariable(VariableTracker):
+    """functools.partial."""
+
+    kind = "partial"
+
+    def __init__(self, function: VT, args: list[VT], kwargs: dict[str, VT], source: Any = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self) -> type:
+        import functools
+
+        return functools.partial
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return tx.call_function(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return tx.new_tuple(self.args)
+        if name == "keywords":
+            return tx.new_dict([(tx.constant(key), value) for key, value in self.kwargs.items()])
+        if name == "__call__":
+            return self
+        tx.raise_exception(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.push_null()
+        emit.load_global_object(self.python_type())
+        emit.load(self.function)
+        for value in self.args:
+            emit.load(value)
+        for value in self.kwargs.values():
+            emit.load(value)
+        emit.call_keywords(tuple(self.kwargs), 1 + len(self.args) + len(self.kwargs))

@@ -32,6 +32,9 @@ class Emitter(Protocol):
     def load_source(self, source: Any) -> None:
         """Push what the source reaches."""
 
+    def load_graph_output(self, value: Any) -> None:
+        """Push what the graph computes for a GraphValue."""
+
     def load_const(self, value: Any) -> None:
         """Push a constant. Any object may be a constant; user objects that could keep a model alive must not be."""
 
@@ -85,6 +88,8 @@ class Tracer(Protocol):
 
     side_effects: SideEffectLog
     builder: Any  # graph.GraphBuilder
+    options: Any  # CompileOptions
+    line: Any  # the UserLine being traced
 
     # making trackers
     def wrap(self, value: Any, source: Any) -> VT:
@@ -108,7 +113,16 @@ class Tracer(Protocol):
     def new_iterator(self, produce: Callable[[Tracer], VT | None], cls: type) -> VT:
         """An iterator whose next_item is `produce(tx)` (None = end); `cls` is its Python class."""
 
-    def graph_result(self, value: Any) -> VT:
+    def graph_call(self, fn: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """Add fn(*args, **kwargs) to the graph; an exception that eager would raise too is raised in the program."""
+
+    def graph_method(self, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """Add args[0].name(*args[1:], **kwargs) to the graph."""
+
+    def run_on_fakes(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """fn on fake values, outside the graph: questions about metadata."""
+
+    def graph_result(self, value: Any, derived: bool = False) -> VT:
         """The tracker of what GraphBuilder.call_function returned: GraphValue leaves become tensors or symbolic
         numbers, containers become trackers of containers, the rest constants."""
 

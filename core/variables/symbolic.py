@@ -1,0 +1,87 @@
+"""SymbolicVariable: an int, float or bool whose value differs between calls of one compiled entry."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+class SymbolicVariable(VariableTracker):
+    """A symbolic number. `value` is the GraphValue: a node and the SymInt, SymFloat or SymBool it gives."""
+
+    kind = "symbolic"
+
+    def __init__(self, value: Any, source: Any = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    @property
+    def symbol(self) -> Any:
+        return self.value.fake
+
+    def python_type(self) -> type:
+        return TYPES[type(self.symbol)]
+
+    def as_proxy(self) -> Any:
+        return self.value
+
+    def truth(self, tx: Tracer) -> bool:
+        return bool(self.symbol)  # ShapeEnv records which way it went as a guard
+
+    def specialize(self, tx: Tracer) -> VT:
+        """The value of this call as a constant; ShapeEnv guards on it."""
+        return tx.constant(self.python_type()(self.symbol))
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in ("real", "numerator") and self.python_type() is int:
+            return self
+        if name == "__class__":
+            return tx.wrap(self.python_type(), None)
+        return self.specialize(tx).get_attr(tx, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if name in ("__bool__",):
+            return tx.constant(self.truth(tx))
+        if name in ("__int__", "__index__", "__trunc__") and self.python_type() is int:
+            return self
+        if name in ("__neg__", "__pos__", "__abs__"):
+            return tx.graph_call({"__neg__": operator.neg, "__pos__": operator.pos, "__abs__": abs}[name], [self], {})
+        if name == "__float__":
+            return tx.graph_call(torch.sym_float, [self], {})
+        if name == "is_integer":
+            return tx.constant(True) if self.python_type() is int else self.specialize(tx).call_method(tx, name, [], {})
+        return self.specialize(tx).call_method(tx, name, args, kwargs)
+
+    def convert(self, tx: Tracer, cls: type) -> VT:
+        """int(x), float(x), bool(x) without losing the symbol where torch has a symbolic form."""
+        own = self.python_type()
+        if cls is own:
+            return self
+        if cls is bool:
+            return tx.constant(self.truth(tx))
+        if cls is float:
+            return tx.graph_call(torch.sym_float, [self], {})
+        if cls is int and own is bool:
+            return tx.constant(int(self.truth(tx)))
+        if cls is int:
+            return tx.graph_call(math.trunc, [self], {})
+        return self.specialize(tx)
+
+    def equals(self, tx: Tracer, other: VT) -> VT | None:
+        return None
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_graph_output(self.value)

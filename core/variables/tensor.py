@@ -1,0 +1,282 @@
+"""TensorVariable: a tensor in the graph. What its metadata decides while tracing, and what becomes a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from ..guards.source import AttrSource
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+# attributes whose value is fixed by what the guards hold
+METADATA = frozenset(
+    "dtype device layout is_cuda is_cpu is_meta is_xpu is_mps is_sparse is_sparse_csr is_quantized is_mkldnn is_nested "
+    "is_vulkan is_xla is_maia is_mtia is_ipu is_hpu names itemsize".split()
+)
+# metadata that the graph's own result carries
+STATE = frozenset(("requires_grad", "is_leaf", "retains_grad", "ndim", "nbytes", "output_nr"))
+# attributes that are views or functions of the tensor: nodes of the graph
+DERIVED = frozenset(("T", "mT", "H", "mH", "real", "imag"))
+# methods that give a Python value known from metadata
+METADATA_METHODS = frozenset(
+    "dim ndimension is_floating_point is_complex is_contiguous is_signed is_conj is_neg is_inference get_device "
+    "element_size numel nelement size stride storage_offset has_names is_set_to is_same_size __len__ is_shared "
+    "is_pinned is_coalesced dense_dim sparse_dim type_as_string dim_order".split()
+)
+BREAKS = {
+    "item": "return the tensor itself, or set capture_scalar_outputs=True",
+    "tolist": "keep the values in a tensor",
+    "numpy": "use torch functions in place of NumPy's, or call it outside the compiled function",
+    "data_ptr": "an address is no part of a graph; take it outside the compiled function",
+    "untyped_storage": "take the storage outside the compiled function",
+    "storage": "take the storage outside the compiled function",
+    "_typed_storage": "take the storage outside the compiled function",
+    "backward": "call backward() outside the compiled function",
+    "register_hook": "register hooks outside the compiled function",
+    "register_post_accumulate_grad_hook": "register hooks outside the compiled function",
+    "retain_grad": "call retain_grad() outside the compiled function",
+    "set_": "give the tensor new storage outside the compiled function",
+    "resize_": "make a tensor of the new size",
+    "share_memory_": "share memory outside the compiled function",
+    "nonzero": "the result's size depends on the data; use torch.where with three arguments or a mask",
+    "__dlpack__": "exchange memory outside the compiled function",
+    "__array__": "use torch functions in place of NumPy's",
+    "__reduce_ex__": "copy or pickle outside the compiled function",
+}
+
+
+class TensorVariable(VariableTracker):
+    """A tensor. `value` is the GraphValue: the node that makes it and the fake tensor with its metadata."""
+
+    kind = "tensor"
+    mutable = True
+
+    def __init__(self, value: Any, cls: type = torch.Tensor, source: Any = None, real: Any = None) -> None:
+        super().__init__(source)
+        self.value = value
+        self.cls = cls
+        self.real = real  # the input tensor itself, for graph inputs
+        self.attributes: dict[str, VT] = {}
+
+    @property
+    def fake(self) -> Any:
+        return self.value.fake
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def as_proxy(self) -> Any:
+        return self.value
+
+    def truth(self, tx: Tracer) -> bool:
+        raise Unsupported(
+            "a branch depends on the value of a tensor",
+            remedy="use torch.where or torch.cond, or make the decision outside the compiled function",
+        )
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "shape":
+            return self.shape(tx)
+        if name in METADATA or name in STATE:
+            return tx.graph_result(getattr(self.fake, name), derived=True)
+        if name in DERIVED:
+            return tx.graph_call(getattr, [self, tx.constant(name)], {})
+        if name == "data":
+            return tx.graph_call(torch.Tensor.detach, [self], {})
+        if name == "grad":
+            return self._grad(tx)
+        if name == "__class__":
+            return tx.wrap(self.cls, None)
+        if name in ("grad_fn", "_version", "_backward_hooks", "_base", "_cdata", "__array_interface__"):
+            return self._hidden(tx, name)
+        if name == "__dict__":
+            raise self.refuse("reading __dict__")
+        if hasattr(self.cls, name):
+            return TensorMethodVariable(self, name)
+        if self.real is not None and self.source is not None and name in getattr(self.real, "__dict__", ()):
+            return tx.wrap(self.real.__dict__[name], AttrSource(self.source, name))
+        tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def _hidden(self, tx: Tracer, name: str) -> VT:
+        if name == "grad_fn" and not self.fake.requires_grad:
+            return tx.constant(None)
+        if name == "_backward_hooks" and (self.real is None or self.real._backward_hooks is None):
+            return tx.constant(None)
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def _grad(self, tx: Tracer) -> VT:
+        if self.real is None or self.source is None:
+            if not self.fake.requires_grad or self.fake.grad_fn is not None:
+                return tx.constant(None)
+            raise self.refuse("reading .grad")
+        return tx.wrap(self.real.grad, AttrSource(self.source, "grad"))
+
+    def shape(self, tx: Tracer) -> VT:
+        """The size, as a tracker of torch.Size."""
+        items = [tx.graph_result(size, derived=True) for size in self.size_values(tx)]
+        return tx.new_tuple(items, torch.Size)
+
+    def size_values(self, tx: Tracer) -> list[Any]:
+        """Per dimension an int, or the GraphValue of the symbolic size."""
+        return [
+            tx.builder.call_method("size", [self.value, dim], {}, line=tx.line) if not isinstance(size, int) else size
+            for dim, size in enumerate(self.fake.shape)
+        ]
+
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        if name == "requires_grad":
+            self.call_method(tx, "requires_grad_", [value], {})
+            return
+        if name in ("data", "grad", "__class__", "names"):
+            raise Unsupported(
+                f"assigning .{name} of a tensor is not traced",
+                remedy=f"assign .{name} outside the compiled function, or use copy_()",
+            )
+        if hasattr(self.cls, name):
+            raise self.refuse(f"setting attribute {name!r}")
+        if self.source is None:
+            raise Unsupported(
+                f"setting attribute {name!r} of a tensor made in the graph is not traced",
+                remedy="set attributes of tensors outside the compiled function",
+            )
+        tx.side_effects.mutated(self)
+        self.attributes[name] = value
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        handler = getattr(self, "method_" + name.strip("_"), None) if name not in BREAKS else None
+        if handler is not None:
+            result = handler(tx, *args, **kwargs)
+            if result is not None:
+                return result
+        if name in METADATA_METHODS:
+            return self._metadata_call(tx, name, args, kwargs)
+        if name in BREAKS and not (name in ("item", "nonzero") and tx.options.capture_scalar_outputs):
+            raise Unsupported(f"Tensor.{name}() needs the real tensor", remedy=BREAKS[name])
+        if not hasattr(self.cls, name):
+            tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if name in ("requires_grad_", "detach_") and self.source is not None and not self._is_noop(name, args):
+            raise Unsupported(
+                f"Tensor.{name}() on an input changes how autograd sees it",
+                remedy="set requires_grad outside the compiled function",
+            )
+        return tx.graph_method(name, [self, *args], kwargs)
+
+    def _is_noop(self, name: str, args: Sequence[VT]) -> bool:
+        wanted = args[0].as_constant() if args else True
+        return name == "requires_grad_" and self.fake.requires_grad == wanted
+
+    def _metadata_call(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        symbolic = any(not isinstance(size, int) for size in self.fake.shape)
+        if symbolic and name in ("size", "numel", "nelement", "stride", "storage_offset", "__len__"):
+            if name == "size" and not args and not kwargs:
+                return self.shape(tx)
+            if name == "__len__":
+                return tx.graph_method("size", [self, tx.constant(0)], {})
+            return tx.graph_method(name, [self, *args], kwargs)
+        values = [arg.value.fake if arg.kind == "tensor" else arg.as_constant() for arg in args]  # type: ignore[attr-defined]
+        keywords = {key: value.as_constant() for key, value in kwargs.items()}
+        result = tx.run_on_fakes(getattr(type(self.fake), name), [self.fake, *values], keywords)
+        if isinstance(result, torch.Size):
+            return self.shape(tx)
+        return tx.graph_result(result, derived=True)
+
+    def method_new(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
+        raise self.refuse("Tensor.new", remedy="use new_empty, new_zeros or new_tensor")
+
+    def method_type(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
+        if args or kwargs:
+            return None
+        return tx.constant(self.real.type() if self.real is not None else self.fake.type())
+
+    def method_hash(self, tx: Tracer) -> VT | None:
+        raise self.refuse("hash()")
+
+    def method_iter(self, tx: Tracer) -> VT | None:
+        return self.iterate(tx)
+
+    def method_bool(self, tx: Tracer) -> VT | None:
+        return tx.constant(self.truth(tx))
+
+    def method_contains(self, tx: Tracer, item: VT) -> VT | None:
+        raise Unsupported("`in` on a tensor needs its values", remedy="use torch.isin(...).any() and torch.where")
+
+    def iterate(self, tx: Tracer) -> VT:
+        if self.fake.ndim == 0:
+            tx.raise_exception(TypeError, "iteration over a 0-d tensor")
+        parts = tx.graph_method("unbind", [self, tx.constant(0)], {})
+        return parts.iterate(tx)
+
+    def length(self, tx: Tracer) -> VT:
+        if self.fake.ndim == 0:
+            tx.raise_exception(TypeError, "len() of a 0-d tensor")
+        return self.call_method(tx, "size", [tx.constant(0)], {})
+
+    def get_item(self, tx: Tracer, key: VT) -> VT:
+        import operator
+
+        return tx.graph_call(operator.getitem, [self, key], {})
+
+    def set_item(self, tx: Tracer, key: VT, value: VT) -> None:
+        import operator
+
+        tx.graph_call(operator.setitem, [self, key, value], {})
+
+    def contains(self, tx: Tracer, item: VT) -> bool:
+        self.method_contains(tx, item)
+        raise AssertionError("unreachable")
+
+    # -- coming back -----------------------------------------------------------------------------------------------
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_graph_output(self.value)
+
+    def write_back(self, emit: Emitter) -> None:
+        for name, value in self.attributes.items():
+            emit.load(value)
+            emit.load(self)
+            emit.store_attr(name)
+
+
+class TensorMethodVariable(VariableTracker):
+    """A method of a tensor, looked up but not yet called."""
+
+    kind = "method"
+
+    def __init__(self, tensor: TensorVariable, name: str) -> None:
+        super().__init__(None)
+        self.tensor = tensor
+        self.name = name
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return self.tensor.call_method(tx, self.name, args, kwargs)
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "__self__":
+            return self.tensor
+        if name == "__name__":
+            return tx.constant(self.name)
+        return super().get_attr(tx, name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load(self.tensor)
+        emit.load_attr(self.name)

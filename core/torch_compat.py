@@ -4,3 +4,163 @@ Checked with torch 2.11 and 2.13. Names that are costly to import are reached th
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+# -- graph: fake tensors, symbolic shapes, dispatch modes -----------------------------------------------------------
+#
+# torch._subclasses and torch.fx.experimental.symbolic_shapes bring sympy and more than a thousand modules: each is
+# imported by the first capture, not by `import core`.
+
+
+def fake_tensor_mode(shape_env: Any) -> Any:
+    """A FakeTensorMode that refuses real tensors among the operands of a call."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+
+
+def fake_tensor_class() -> type:
+    """The class of fake tensors."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return FakeTensor
+
+
+def shape_env(*, scalar_outputs: bool) -> Any:
+    """A ShapeEnv in which no size is special: equal sizes get symbols of their own, 0 and 1 stay symbolic."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return ShapeEnv(
+        specialize_zero_one=False,
+        duck_shape=False,
+        allow_scalar_outputs=scalar_outputs,
+        allow_dynamic_output_shape_ops=scalar_outputs,
+    )
+
+
+def symbolic_dims(dynamic: Sequence[bool]) -> Any:
+    """A symbolic context in which the dimensions marked True get a symbol each and the others stay numbers."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+    kinds = [DimDynamic.DYNAMIC if is_dynamic else DimDynamic.STATIC for is_dynamic in dynamic]
+    return StatelessSymbolicContext(dynamic_sizes=kinds)
+
+
+def symbolic_scalar(env: Any, value: int | float, source: Any) -> Any:
+    """A SymInt or SymFloat of `value` whose symbol is named by `source`; no range is assumed."""
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+    symbol = env.create_unspecified_symbol(value, source, dynamic_dim=DimDynamic.DYNAMIC)
+    make = env.create_symfloatnode if isinstance(value, float) else env.create_symintnode
+    return make(symbol, hint=value, source=source)
+
+
+@functools.cache
+def input_source_class() -> type:
+    """A torch._guards.Source that names a graph input by number.
+
+    `name` is a property in torch 2.13 and a method in older versions; both forms are answered.
+    """
+    import torch._guards as guards
+
+    class InputSource(guards.Source):
+        def __init__(self, index: int) -> None:
+            self.index = index
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, InputSource) and other.index == self.index
+
+        def __hash__(self) -> int:
+            return hash(("graph input", self.index))
+
+        @property
+        def guard_source(self) -> Any:
+            return guards.GuardSource.LOCAL
+
+        @property
+        def _name_template(self) -> str:
+            return f"input{self.index}"
+
+    if not isinstance(vars(guards.Source).get("name"), (property, functools.cached_property)):
+        InputSource.name = lambda self: self._name_template  # type: ignore[attr-defined]
+    return InputSource
+
+
+@functools.cache
+def data_dependent_errors() -> tuple[type[BaseException], ...]:
+    """What a fake run raises when its result would depend on the values in a tensor."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
+
+    return (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        GuardOnDataDependentSymNode,
+        PendingUnbackedSymbolNotFound,
+    )
+
+
+@functools.cache
+def missing_fake_errors() -> tuple[type[BaseException], ...]:
+    """What a fake run raises for an operator that has no fake kernel or can't have one."""
+    from torch._subclasses.fake_tensor import (
+        MetadataMismatchError,
+        UnsupportedFakeTensorException,
+        UnsupportedMutationAliasingException,
+        UnsupportedOperatorException,
+    )
+
+    return (
+        UnsupportedFakeTensorException,
+        UnsupportedOperatorException,
+        UnsupportedMutationAliasingException,
+        MetadataMismatchError,
+        NotImplementedError,
+    )
+
+
+FAKE_TENSOR_LOGGER = "torch._subclasses.fake_tensor"
+"""Logs each failing fake kernel as an error with a traceback, although the exception is the answer we asked for."""
+
+
+def set_grad_enabled_function() -> Any:
+    """torch._C._set_grad_enabled(mode), the call that graphs record for a change of grad mode."""
+    return torch._C._set_grad_enabled
+
+
+def enter_autocast_function() -> Any:
+    """_enter_autocast(device_type, dtype, enabled, cache_enabled) -> token."""
+    return torch.amp.autocast_mode._enter_autocast
+
+
+def exit_autocast_function() -> Any:
+    """_exit_autocast(token)."""
+    return torch.amp.autocast_mode._exit_autocast
+
+
+def gradient_sequence_number() -> int:
+    """The number that the next autograd node made by this thread gets."""
+    return torch._C._autograd._get_sequence_nr()
+
+
+def current_gradient_node_number() -> int | None:
+    """The sequence number of the autograd node that the engine is running in this thread, None outside."""
+    node = torch._C._current_autograd_node()
+    return None if node is None else node._sequence_nr()
+
+
+def without_autocast() -> Any:
+    """A context manager that turns autocast off for every device."""
+    return torch._C._DisableAutocast()
+
+
+def dispatch_mode_class() -> type:
+    """TorchDispatchMode."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    return TorchDispatchMode

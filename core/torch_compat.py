@@ -164,3 +164,13 @@ def dispatch_mode_class() -> type:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     return TorchDispatchMode
+
+
+def dispatch_key_bits(tensor: Any) -> int:
+    """The tensor's own dispatch key set as its 64-bit number. Checked with torch 2.13."""
+    return torch._C._dispatch_keys(tensor).raw_repr()
+
+
+def has_plain_layout(tensor: Any) -> bool:
+    """True when the tensor is strided: only then do its strides mean anything."""
+    return tensor.layout is torch.strided and not tensor.is_nested

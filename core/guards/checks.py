@@ -394,7 +394,7 @@ class IntRange(Check):
 
 @dataclass(frozen=True)
 class Binding:
-    """What a symbol stands for: `size`/`stride` of `source` at `dim`, its storage `offset`, or an `int`/`float` value."""
+    """What a symbol stands for: `size`/`stride` of `source` at `dim`, its `offset`, or an `int`/`float` value."""
 
     source: Source
     kind: str = "int"

@@ -117,7 +117,7 @@ class LocalSource(RootSource):
 
 @dataclass(frozen=True, eq=False)
 class GlobalSource(RootSource):
-    """A name of the frame's globals. Builtins are not searched: a builtin is guarded by MissingGlobal + BuiltinSource."""
+    """A name of the frame's globals. A builtin in use is guarded by MissingGlobal and BuiltinSource."""
 
     global_name: str
 

@@ -51,6 +51,14 @@ class Emitter(Protocol):
     def push_null(self) -> None:
         """Prepare a call: goes before the callable on every version (the emitter reorders on 3.13)."""
 
+    def push_null_under(self, depth: int) -> None:
+        """Prepare a call whose callable will stand below `depth` values that are already on the stack.
+
+        Emit the callable next, then bring it under the values with `swap`."""
+
+    def write_back_payload(self, owner: Any) -> None:
+        """Bring the builtin container inside a real object of a subclass to its traced state."""
+
     def call(self, count: int) -> None:
         """Call the callable below `count` positional arguments; push the result."""
 
@@ -92,8 +100,12 @@ class Tracer(Protocol):
     line: Any  # the UserLine being traced
 
     # making trackers
-    def wrap(self, value: Any, source: Any) -> VT:
-        """The tracker of a real object reached by `source`, with the guards its kind needs; one per object."""
+    def wrap(self, value: Any, source: Any, constant: bool = False) -> VT:
+        """The tracker of a real object reached by `source`, with the guards its kind needs; one per object.
+
+        constant: the object can't change while other guards hold (a function inside a guarded class); no guard is made
+        and the object itself is used when it must be given back.
+        """
 
     def lazy(self, value: Any, source: Any) -> VT:
         """As wrap, but no guard before first use."""
@@ -130,7 +142,16 @@ class Tracer(Protocol):
     def guard(self, source: Any, check: Any, reason: str = "") -> None:
         """Assume `check` of what `source` reaches; nothing to do when source is None."""
 
+    def guard_instance_keys(self, owner: VT) -> None:
+        """Assume the names in a real object's instance dict, in order."""
+
     # running
+    def iterate_by_index(self, tracker: VT) -> VT:
+        """An iterator by __getitem__ with 0, 1, ... until IndexError."""
+
+    def until_stop(self, next_method: VT | None) -> VT | None:
+        """Call __next__; None when it raises StopIteration."""
+
     def truth(self, tracker: VT) -> bool: ...
     def call_function(self, fn: VT, args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT: ...
     def inline(self, function: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT:

@@ -1,0 +1,581 @@
+"""UserObjectVariable: an instance of a Python class, real or made by the traced code.
+
+Attribute access follows object.__getattribute__ step by step; every step that found (or did not find) something in
+mutable state leaves a guard.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..guards.checks import MissingInstanceAttr
+from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
+from .base import VariableTracker
+from .function import MethodVariable
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+MISSING: Any = object()
+DELETED = VariableTracker()  # marks an attribute that the traced code deleted
+
+
+def find_on_type(cls: type, name: str) -> tuple[Any, type | None]:
+    """The raw class attribute and the class of the MRO that holds it; (MISSING, None) when there is none."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name], base
+    return MISSING, None
+
+
+def is_data_descriptor(value: Any) -> bool:
+    """True when instance attributes of the same name come second."""
+    cls = type(value)
+    return hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+
+
+class UserObjectVariable(VariableTracker):
+    """An object with attributes.
+
+    value: the real object, None for one that the traced code made; payload: the tracker of the builtin container that
+    the class extends (dict, list, ...), if it does; written: attributes that the traced code set.
+    """
+
+    kind = "user_object"
+    mutable = True
+
+    def __init__(self, cls: type, value: Any = None, source: Any = None, payload: VT | None = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.value = value
+        self.payload = payload
+        self.written: dict[str, VT] = {}
+
+    @property
+    def is_new(self) -> bool:
+        return self.value is None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def as_python_object(self) -> Any:
+        if self.value is None:
+            raise self.refuse("using the object while it does not exist")
+        return self.value
+
+    # -- the class's attributes ------------------------------------------------------------------------------------
+
+    def type_attribute(self, tx: Tracer, name: str) -> tuple[Any, Any]:
+        """(raw attribute of the class or MISSING, its source)."""
+        raw, _ = find_on_type(self.cls, name)
+        return raw, TypeAttrSource(ConstSource(self.cls), name)
+
+    def lookup_special(self, tx: Tracer, name: str) -> VT | None:
+        """A special method as Python looks it up (on the type), bound; None when the class has none."""
+        raw, source = self.type_attribute(tx, name)
+        if raw is MISSING or raw is None:
+            return None
+        return self.bind_descriptor(tx, name, raw, source)
+
+    def bind_descriptor(self, tx: Tracer, name: str, raw: Any, source: Any) -> VT:
+        """What `raw.__get__(object, type)` gives."""
+        if isinstance(raw, types.FunctionType):
+            return MethodVariable(tx.wrap(raw, source), self)
+        if isinstance(raw, staticmethod):
+            return tx.wrap(raw.__func__, None, constant=True)
+        if isinstance(raw, classmethod):
+            return MethodVariable(tx.wrap(raw.__func__, None, constant=True), tx.wrap(self.cls, None, constant=True))
+        if isinstance(raw, property):
+            if raw.fget is None:
+                tx.raise_exception(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
+            return tx.call_function(tx.wrap(raw.fget, None, constant=True), [self])
+        if isinstance(raw, types.MemberDescriptorType):
+            return self._slot(tx, name)
+        if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)):
+            return BoundSlotVariable(self, name, raw)
+        if isinstance(raw, types.GetSetDescriptorType):
+            return self._getset(tx, name, raw)
+        getter, _ = find_on_type(type(raw), "__get__")
+        if isinstance(getter, types.FunctionType):
+            holder = tx.wrap(raw, source)
+            cls = tx.wrap(self.cls, None, constant=True)
+            return tx.call_function(tx.wrap(getter, None, constant=True), [holder, self, cls])
+        if getter is not MISSING and not isinstance(raw, type):
+            raise self.refuse(f"the descriptor {type(raw).__name__} behind attribute {name!r}")
+        return tx.wrap(raw, source)
+
+    def _slot(self, tx: Tracer, name: str) -> VT:
+        if self.value is not None:
+            try:
+                found = getattr(self.value, name)
+            except AttributeError:
+                found = MISSING
+            if found is not MISSING:
+                return tx.wrap(found, SlotAttrSource(self.source, name) if self.source is not None else None)
+        tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def _getset(self, tx: Tracer, name: str, raw: Any) -> VT:
+        if name == "__dict__":
+            return InstanceDictVariable(self)
+        if name == "__weakref__":
+            raise self.refuse("reading __weakref__")
+        raise self.refuse(f"the C attribute {name!r}")
+
+    # -- the object's own attributes -------------------------------------------------------------------------------
+
+    def own_attribute(self, tx: Tracer, name: str) -> VT | None:
+        """An attribute of the instance dict, None when it has none (guarded)."""
+        if name in self.written:
+            value = self.written[name]
+            return None if value is DELETED else value.realize(tx)
+        if self.value is None:
+            return None
+        own = getattr(self.value, "__dict__", {})
+        if name in own:
+            return tx.wrap(own[name], InstanceAttrSource(self.source, name) if self.source is not None else None)
+        if self.source is not None and hasattr(self.value, "__dict__"):
+            tx.guard(self.source, MissingInstanceAttr(name))
+        return None
+
+    def own_names(self) -> list[str]:
+        """Names in the instance dict, in order."""
+        names = list(getattr(self.value, "__dict__", {})) if self.value is not None else []
+        names += [name for name in self.written if name not in names]
+        return [name for name in names if self.written.get(name) is not DELETED]
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        custom, source = self.type_attribute(tx, "__getattribute__")
+        if isinstance(custom, types.FunctionType):
+            return tx.call_function(tx.wrap(custom, source), [self, tx.constant(name)])
+        return self.plain_get_attr(tx, name)
+
+    def plain_get_attr(self, tx: Tracer, name: str) -> VT:
+        """object.__getattribute__, then __getattr__."""
+        if name == "__class__":
+            return tx.wrap(self.cls, None, constant=True)
+        raw, source = self.type_attribute(tx, name)
+        slot = isinstance(raw, types.MemberDescriptorType)
+        if raw is not MISSING and is_data_descriptor(raw) and not (slot and name in self.written):
+            return self.bind_descriptor(tx, name, raw, source)
+        own = self.own_attribute(tx, name)
+        if own is not None:
+            return own
+        if raw is not MISSING:
+            return self.bind_descriptor(tx, name, raw, source)
+        return self.fallback_get_attr(tx, name)
+
+    def fallback_get_attr(self, tx: Tracer, name: str) -> VT:
+        """__getattr__, or AttributeError."""
+        getter, source = self.type_attribute(tx, "__getattr__")
+        if isinstance(getter, types.FunctionType):
+            return tx.call_function(tx.wrap(getter, source), [self, tx.constant(name)])
+        tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        custom, source = self.type_attribute(tx, "__setattr__")
+        if isinstance(custom, types.FunctionType):
+            tx.call_function(tx.wrap(custom, source), [self, tx.constant(name), value])
+            return
+        self.plain_set_attr(tx, name, value)
+
+    def plain_set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        """object.__setattr__."""
+        raw, source = self.type_attribute(tx, name)
+        if isinstance(raw, property):
+            if raw.fset is None:
+                tx.raise_exception(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+            tx.call_function(tx.wrap(raw.fset, None, constant=True), [self, value])
+            return
+        if raw is not MISSING and not isinstance(raw, types.MemberDescriptorType) and is_data_descriptor(raw):
+            setter, _ = find_on_type(type(raw), "__set__")
+            if not isinstance(setter, types.FunctionType):
+                raise self.refuse(f"setting the C attribute {name!r}")
+            tx.call_function(tx.wrap(setter, None, constant=True), [tx.wrap(raw, source), self, value])
+            return
+        self.write(tx, name, value)
+
+    def write(self, tx: Tracer, name: str, value: VT) -> None:
+        """Store into the instance dict (or slot)."""
+        tx.side_effects.mutated(self)
+        self.written[name] = value
+
+    def del_attr(self, tx: Tracer, name: str) -> None:
+        custom, source = self.type_attribute(tx, "__delattr__")
+        if isinstance(custom, types.FunctionType):
+            tx.call_function(tx.wrap(custom, source), [self, tx.constant(name)])
+            return
+        self.plain_del_attr(tx, name)
+
+    def plain_del_attr(self, tx: Tracer, name: str) -> None:
+        """object.__delattr__."""
+        if self.own_attribute(tx, name) is None:
+            tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        self.write(tx, name, DELETED)
+
+    # -- operations ------------------------------------------------------------------------------------------------
+
+    def special(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT:
+        """Call a special method, or raise what Python raises when there is none."""
+        method = self.lookup_special(tx, name)
+        if method is None:
+            tx.raise_exception(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+        return method.call(tx, args, kwargs or {})
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        method = self.lookup_special(tx, "__call__")
+        if method is None:
+            tx.raise_exception(TypeError, f"'{self.cls.__name__}' object is not callable")
+        return method.call(tx, args, kwargs)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if name.startswith("__") and name.endswith("__"):
+            return self.special(tx, name, args, kwargs)
+        return self.get_attr(tx, name).call(tx, args, kwargs)
+
+    def truth(self, tx: Tracer) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = self.lookup_special(tx, name)
+            if method is not None:
+                return tx.truth(method.call(tx, [], {}))
+        return True
+
+    def iterate(self, tx: Tracer) -> VT:
+        raw, _ = self.type_attribute(tx, "__iter__")
+        if raw is MISSING:
+            if self.type_attribute(tx, "__getitem__")[0] is not MISSING:
+                return tx.iterate_by_index(self)
+            tx.raise_exception(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        return self.special(tx, "__iter__", [])
+
+    def next_item(self, tx: Tracer) -> VT | None:
+        return tx.until_stop(self.lookup_special(tx, "__next__"))
+
+    def contains(self, tx: Tracer, item: VT) -> bool:
+        if self.lookup_special(tx, "__contains__") is not None:
+            return tx.truth(self.special(tx, "__contains__", [item]))
+        iterator = self.iterate(tx)
+        while (candidate := iterator.next_item(tx)) is not None:
+            if candidate is item or tx.compare_equal(candidate, item):
+                return True
+        return False
+
+    def as_proxy(self) -> Any:
+        if self.payload is not None:
+            return self.payload.as_proxy()
+        return super().as_proxy()
+
+    # -- coming back -----------------------------------------------------------------------------------------------
+
+    def reconstruct(self, emit: Emitter) -> None:
+        base = next((b for b in self.cls.__mro__ if b.__flags__ & (1 << 8) == 0 and "__new__" in b.__dict__), object)
+        emit.push_null()
+        emit.load_global_object(base)
+        emit.load_attr("__new__")
+        emit.load_global_object(self.cls)
+        if self.payload is not None and issubclass(self.cls, (tuple, frozenset, int, float, str, bytes)):
+            emit.load(self.payload)
+            emit.call(2)
+        else:
+            emit.call(1)
+        emit.remember(self)
+        if self.payload is not None and not issubclass(self.cls, (tuple, frozenset, int, float, str, bytes)):
+            self._fill_payload(emit)
+        for name, value in self.written.items():
+            if value is not DELETED:
+                emit.copy_top()
+                self._emit_store(emit, name, value)
+
+    def _fill_payload(self, emit: Emitter) -> None:
+        # stack: object -> object; the builtin's own method, not an override of the class
+        assert self.payload is not None
+        base, method = {
+            dict: (dict, "update"),
+            list: (list, "extend"),
+            set: (set, "update"),
+        }.get(next(b for b in self.cls.__mro__ if b in (dict, list, set)), (dict, "update"))
+        import collections
+
+        if issubclass(self.cls, collections.OrderedDict):
+            base = collections.OrderedDict
+        emit.copy_top()
+        emit.push_null_under(1)
+        emit.load_global_object(base)
+        emit.load_attr(method)
+        emit.swap(2)
+        self.payload.reconstruct(emit)
+        emit.call(2)
+        emit.pop_top()
+
+    def _emit_store(self, emit: Emitter, name: str, value: VT) -> None:
+        # stack: object -> ; at the level of object.__setattr__, where the traced code's own __setattr__ ended
+        if self.cls.__setattr__ is object.__setattr__:
+            emit.load(value)
+            emit.swap(2)
+            emit.store_attr(name)
+            return
+        emit.push_null_under(1)
+        emit.load_global_object(object)
+        emit.load_attr("__setattr__")
+        emit.swap(2)
+        emit.load_const(name)
+        emit.load(value)
+        emit.call(3)
+        emit.pop_top()
+
+    def write_back(self, emit: Emitter) -> None:
+        if self.payload is not None and not self.is_new:
+            emit.write_back_payload(self)
+        for name, value in self.written.items():
+            emit.load(self)
+            if value is DELETED:
+                emit.delete_attr(name)
+            else:
+                self._emit_store(emit, name, value)
+
+
+class BoundSlotVariable(VariableTracker):
+    """A C method bound to an object of a Python class: object.__init__, dict.__setitem__ of a dict subclass, ..."""
+
+    kind = "method"
+
+    def __init__(self, receiver: UserObjectVariable, name: str, descriptor: Any) -> None:
+        super().__init__(None)
+        self.receiver = receiver
+        self.name = name
+        self.descriptor = descriptor
+
+    def python_type(self) -> type:
+        return type(object().__str__)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "__self__":
+            return self.receiver
+        if name in ("__name__", "__qualname__", "__doc__"):
+            return tx.constant(getattr(self.descriptor, name))
+        return super().get_attr(tx, name)
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        receiver, name = self.receiver, self.name
+        owner = getattr(self.descriptor, "__objclass__", None)
+        if receiver.payload is not None and owner is not object:
+            if name == "__init__":
+                return self._init_payload(tx, args, kwargs)
+            if name == "__reduce__" or name == "__reduce_ex__":
+                raise receiver.refuse(name)
+            return receiver.payload.call_method(tx, name, list(args), kwargs)
+        if owner is object:
+            handler = getattr(self, "object_" + name.strip("_"), None)
+            if handler is not None:
+                return handler(tx, *args)
+        if name == "__init__":
+            return receiver.init_base(tx, args, kwargs) if hasattr(receiver, "init_base") else tx.constant(None)
+        raise receiver.refuse(f"the C method {name!r}")
+
+    def _init_payload(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        payload = self.receiver.payload
+        assert payload is not None
+        if args or kwargs:
+            tx.side_effects.mutated(self.receiver)
+            method = "extend" if issubclass(self.receiver.cls, list) else "update"
+            if not issubclass(self.receiver.cls, tuple):
+                payload.call_method(tx, method, list(args), kwargs)
+        return tx.constant(None)
+
+    def object_init(self, tx: Tracer, *args: VT) -> VT:
+        return tx.constant(None)
+
+    def object_init_subclass(self, tx: Tracer, *args: VT) -> VT:
+        return tx.constant(None)
+
+    def object_setattr(self, tx: Tracer, name: VT, value: VT) -> VT:
+        self.receiver.plain_set_attr(tx, name.as_constant(), value)
+        return tx.constant(None)
+
+    def object_delattr(self, tx: Tracer, name: VT) -> VT:
+        self.receiver.plain_del_attr(tx, name.as_constant())
+        return tx.constant(None)
+
+    def object_getattribute(self, tx: Tracer, name: VT) -> VT:
+        return self.receiver.plain_get_attr(tx, name.as_constant())
+
+    def object_eq(self, tx: Tracer, other: VT) -> VT:
+        return tx.constant(True if other.realize(tx) is self.receiver else NotImplemented)
+
+    def object_ne(self, tx: Tracer, other: VT) -> VT:
+        equal = self.receiver.special(tx, "__eq__", [other])
+        if equal.is_constant() and equal.as_constant() is NotImplemented:
+            return equal
+        return tx.constant(not tx.truth(equal))
+
+    def object_lt(self, tx: Tracer, other: VT) -> VT:
+        return tx.constant(NotImplemented)
+
+    object_le = object_gt = object_ge = object_lt
+
+    def object_hash(self, tx: Tracer) -> VT:
+        raise self.receiver.refuse("hash()")
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load(self.receiver)
+        emit.load_attr(self.name)
+
+
+class InstanceDictVariable(VariableTracker):
+    """`object.__dict__`: a mapping view of the attributes."""
+
+    kind = "instance_dict"
+    mutable = True
+
+    def __init__(self, owner: UserObjectVariable) -> None:
+        super().__init__(None)
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return dict
+
+    def truth(self, tx: Tracer) -> bool:
+        return bool(self.owner.own_names())
+
+    def length(self, tx: Tracer) -> VT:
+        return tx.constant(len(self._names(tx)))
+
+    def _names(self, tx: Tracer) -> list[str]:
+        if self.owner.value is not None and self.owner.source is not None:
+            tx.guard_instance_keys(self.owner)
+        return self.owner.own_names()
+
+    def get_item(self, tx: Tracer, key: VT) -> VT:
+        value = self.owner.own_attribute(tx, key.as_constant())
+        if value is None:
+            tx.raise_exception(KeyError, key.as_constant())
+        return value
+
+    def set_item(self, tx: Tracer, key: VT, value: VT) -> None:
+        self.owner.write(tx, key.as_constant(), value)
+
+    def del_item(self, tx: Tracer, key: VT) -> None:
+        if self.owner.own_attribute(tx, key.as_constant()) is None:
+            tx.raise_exception(KeyError, key.as_constant())
+        self.owner.write(tx, key.as_constant(), DELETED)
+
+    def contains(self, tx: Tracer, item: VT) -> bool:
+        return self.owner.own_attribute(tx, item.as_constant()) is not None
+
+    def iterate(self, tx: Tracer) -> VT:
+        return self._snapshot(tx).iterate(tx)
+
+    def _snapshot(self, tx: Tracer) -> VT:
+        pairs = []
+        for name in self._names(tx):
+            value = self.owner.own_attribute(tx, name)
+            assert value is not None
+            pairs.append((tx.constant(name), value))
+        return tx.new_dict(pairs)
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        return DictMethodVariable(self, name)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if name == "get":
+            value = self.owner.own_attribute(tx, args[0].as_constant())
+            return value if value is not None else (args[1] if len(args) > 1 else tx.constant(None))
+        if name == "pop":
+            value = self.owner.own_attribute(tx, args[0].as_constant())
+            if value is None:
+                if len(args) > 1:
+                    return args[1]
+                tx.raise_exception(KeyError, args[0].as_constant())
+            self.owner.write(tx, args[0].as_constant(), DELETED)
+            return value
+        if name == "setdefault":
+            value = self.owner.own_attribute(tx, args[0].as_constant())
+            if value is None:
+                value = args[1] if len(args) > 1 else tx.constant(None)
+                self.set_item(tx, args[0], value)
+            return value
+        if name == "update":
+            for source in [*args, tx.new_dict([(tx.constant(k), v) for k, v in kwargs.items()])]:
+                for key in source.unpack(tx):
+                    self.set_item(tx, key, source.get_item(tx, key))
+            return tx.constant(None)
+        if name == "__getitem__":
+            return self.get_item(tx, args[0])
+        if name == "__setitem__":
+            self.set_item(tx, args[0], args[1])
+            return tx.constant(None)
+        if name == "__contains__":
+            return tx.constant(self.contains(tx, args[0]))
+        if name == "__len__":
+            return self.length(tx)
+        return self._snapshot(tx).call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load(self.owner)
+        emit.load_attr("__dict__")
+
+
+class DictMethodVariable(VariableTracker):
+    """A method of an instance dict, looked up but not yet called."""
+
+    kind = "method"
+
+    def __init__(self, owner: VT, name: str) -> None:
+        super().__init__(None)
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type({}.get)
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return self.owner.call_method(tx, self.name, args, kwargs)
+
+
+class SuperVariable(VariableTracker):
+    """super(cls, object): attribute access that starts behind `cls` in the MRO."""
+
+    kind = "super"
+
+    def __init__(self, start: type, receiver: VT, receiver_type: type) -> None:
+        super().__init__(None)
+        self.start = start
+        self.receiver = receiver
+        self.receiver_type = receiver_type
+
+    def python_type(self) -> type:
+        return super
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        mro = self.receiver_type.__mro__
+        for base in mro[mro.index(self.start) + 1 :]:
+            if name in base.__dict__:
+                return self._bind(tx, name, base)
+        tx.raise_exception(AttributeError, f"'super' object has no attribute '{name}'")
+
+    def _bind(self, tx: Tracer, name: str, base: type) -> VT:
+        raw = base.__dict__[name]
+        source = TypeAttrSource(ConstSource(base), name)
+        if isinstance(raw, types.FunctionType):
+            if name == "__new__":
+                return tx.wrap(raw, source)
+            return MethodVariable(tx.wrap(raw, source), self.receiver)
+        if isinstance(raw, classmethod):
+            cls = self.receiver if self.receiver.kind == "class" else tx.wrap(self.receiver_type, None, constant=True)
+            return MethodVariable(tx.wrap(raw.__func__, None, constant=True), cls)
+        if name in ("__new__", "__init_subclass__"):
+            return tx.wrap(getattr(base, name), None, constant=True)
+        if isinstance(self.receiver, UserObjectVariable):
+            return self.receiver.bind_descriptor(tx, name, raw, source)
+        if isinstance(raw, staticmethod):
+            return tx.wrap(raw.__func__, None, constant=True)
+        if inspect.isroutine(raw):
+            return self.receiver.get_attr(tx, name)
+        return tx.wrap(raw, source)

@@ -1,0 +1,238 @@
+"""ClassVariable: a Python class of the user's or the standard library's; calling it makes an object."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..guards.source import TypeAttrSource
+from .base import VariableTracker
+from .exception import ExceptionVariable
+from .function import MethodVariable
+from .object import MISSING, BoundSlotVariable, UserObjectVariable, find_on_type
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+PAYLOADS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
+
+
+def payload_base(cls: type) -> type | None:
+    """The builtin container that a class extends, None for plain classes."""
+    return next((base for base in cls.__mro__ if base in PAYLOADS), None)
+
+
+class ClassVariable(VariableTracker):
+    """A class."""
+
+    kind = "class"
+
+    def __init__(self, cls: type, source: Any = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.written: dict[str, VT] = {}
+
+    def python_type(self) -> type:
+        return type(self.cls)
+
+    def as_python_object(self) -> Any:
+        return self.cls
+
+    def as_constant(self) -> Any:
+        return self.cls
+
+    def truth(self, tx: Tracer) -> bool:
+        if hasattr(type(self.cls), "__bool__") or (hasattr(type(self.cls), "__len__")):
+            raise self.refuse("a truth test of a class with its own __bool__ or __len__")
+        return True
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in self.written:
+            return self.written[name].realize(tx)
+        meta, _ = find_on_type(type(self.cls), name)
+        if meta is not MISSING and (isinstance(meta, property) or type(self.cls) is not type):
+            found = self._metaclass_attribute(tx, name, meta)
+            if found is not None:
+                return found
+        raw, _ = find_on_type(self.cls, name)
+        source = TypeAttrSource(self.source, name) if self.source is not None else None
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return tx.constant(getattr(self.cls, name))
+        if name in ("__mro__", "__bases__"):
+            return tx.new_tuple([tx.wrap(base, None, constant=True) for base in getattr(self.cls, name)])
+        if name == "__class__":
+            return tx.wrap(type(self.cls), None, constant=True)
+        if name == "__dict__":
+            return tx.wrap(types.MappingProxyType(dict(self.cls.__dict__)), None, constant=True)
+        if raw is MISSING:
+            return self._missing(tx, name)
+        return self._bind(tx, name, raw, source)
+
+    def _metaclass_attribute(self, tx: Tracer, name: str, meta: Any) -> VT | None:
+        if isinstance(meta, property):
+            if isinstance(meta.fget, types.FunctionType):
+                return tx.call_function(tx.wrap(meta.fget, None, constant=True), [self])
+            return tx.constant(getattr(self.cls, name))
+        if isinstance(meta, types.FunctionType) and find_on_type(self.cls, name)[0] is MISSING:
+            return MethodVariable(tx.wrap(meta, None, constant=True), self)
+        return None
+
+    def _missing(self, tx: Tracer, name: str) -> VT:
+        if hasattr(self.cls, name):  # supplied by the metaclass in C: mro(), __subclasses__, enum members
+            value = getattr(self.cls, name)
+            if callable(value) and not isinstance(value, type):
+                return UnboundVariable(self, name, value)
+            return tx.wrap(value, None, constant=True)
+        getter, _ = find_on_type(type(self.cls), "__getattr__")
+        if isinstance(getter, types.FunctionType):
+            return tx.call_function(tx.wrap(getter, None, constant=True), [self, tx.constant(name)])
+        tx.raise_exception(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
+
+    def _bind(self, tx: Tracer, name: str, raw: Any, source: Any) -> VT:
+        if isinstance(raw, staticmethod):
+            return tx.wrap(raw.__func__, None, constant=True)
+        if isinstance(raw, classmethod):
+            return MethodVariable(tx.wrap(raw.__func__, None, constant=True), self)
+        if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return UnboundVariable(self, name, raw)
+        if isinstance(raw, (types.ClassMethodDescriptorType, types.BuiltinFunctionType)) or name == "__new__":
+            if isinstance(raw, types.FunctionType):
+                return tx.wrap(raw, source)
+            return UnboundVariable(self, name, getattr(self.cls, name))
+        if isinstance(raw, (types.FunctionType, property, types.MemberDescriptorType)):
+            return tx.wrap(raw, source)
+        getter, _ = find_on_type(type(raw), "__get__")
+        if isinstance(getter, types.FunctionType):
+            none = tx.constant(None)
+            return tx.call_function(tx.wrap(getter, None, constant=True), [tx.wrap(raw, source), none, self])
+        return tx.wrap(getattr(self.cls, name), source)
+
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        if type(self.cls).__setattr__ is not type.__setattr__:
+            raise self.refuse(f"setting attribute {name!r}")
+        tx.side_effects.mutated(self)
+        self.written[name] = value
+
+    def write_back(self, emit: Emitter) -> None:
+        for name, value in self.written.items():
+            emit.load(value)
+            emit.load(self)
+            emit.store_attr(name)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        meta_call, _ = find_on_type(type(self.cls), "__call__")
+        if isinstance(meta_call, types.FunctionType):
+            return tx.call_function(tx.wrap(meta_call, None, constant=True), [self, *args], kwargs)
+        return self.instantiate(tx, args, kwargs)
+
+    def instantiate(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """type.__call__: __new__, then __init__."""
+        new, _ = find_on_type(self.cls, "__new__")
+        maker = new.__func__ if isinstance(new, staticmethod) else new
+        if isinstance(maker, types.FunctionType):
+            instance = tx.call_function(tx.wrap(maker, None, constant=True), [self, *args], kwargs)
+            if not issubclass(instance.python_type(), self.cls):
+                return instance
+        else:
+            instance = self.make(tx, args, kwargs)
+        init, _ = find_on_type(self.cls, "__init__")
+        if isinstance(init, types.FunctionType):
+            result = tx.call_function(tx.wrap(init, None, constant=True), [instance, *args], kwargs)
+            if not (result.is_constant() and result.as_constant() is None):
+                tx.raise_exception(TypeError, "__init__() should return None")
+        elif isinstance(instance, UserObjectVariable) and instance.payload is not None and init is not object.__init__:
+            BoundSlotVariable(instance, "__init__", init).call(tx, args, kwargs)
+        elif isinstance(instance, UserObjectVariable) and init is object.__init__ and (args or kwargs):
+            if not isinstance(maker, types.FunctionType) and not isinstance(instance, ExceptionVariable):
+                tx.raise_exception(TypeError, f"{self.cls.__name__}() takes no arguments")
+        return instance
+
+    def make(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """The object that the builtin __new__ at the end of the MRO gives."""
+        if issubclass(self.cls, BaseException):
+            return ExceptionVariable(self.cls, list(args))
+        if getattr(self.cls, "__abstractmethods__", None):
+            missing = ", ".join(sorted(self.cls.__abstractmethods__))  # type: ignore[attr-defined]
+            tx.raise_exception(
+                TypeError, f"Can't instantiate abstract class {self.cls.__name__} with abstract methods {missing}"
+            )
+        base = payload_base(self.cls)
+        if base is None:
+            new, _ = find_on_type(self.cls, "__new__")
+            if new is not object.__new__:
+                raise self.refuse("making an object of a class written in C")
+            return UserObjectVariable(self.cls)
+        return UserObjectVariable(self.cls, payload=self._payload(tx, base, args))
+
+    def _payload(self, tx: Tracer, base: type, args: Sequence[VT]) -> VT:
+        if issubclass(base, dict):
+            return tx.new_dict([], base)
+        if base is list:
+            return tx.new_list([])
+        if base is tuple:
+            return tx.new_tuple(args[0].unpack(tx) if args else [], tuple)
+        if base in (set, frozenset):
+            return tx.new_set(args[0].unpack(tx) if args and base is frozenset else [], base)
+        raise self.refuse(f"making a subclass of {base.__name__}")
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.cls)
+
+
+class UnboundVariable(VariableTracker):
+    """A C method of a class, not bound: object.__setattr__, dict.update, object.__new__."""
+
+    kind = "method"
+
+    def __init__(self, owner: ClassVariable, name: str, value: Any) -> None:
+        super().__init__(None)
+        self.owner = owner
+        self.name = name
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if self.name == "__new__":
+            cls = args[0].realize(tx)
+            assert isinstance(cls, ClassVariable)
+            return cls.make(tx, args[1:], kwargs)
+        if isinstance(self.value, (types.BuiltinFunctionType, types.BuiltinMethodType)):
+            if self.name == "__init_subclass__":
+                return tx.constant(None)
+            if all(arg.is_constant() for arg in args) and not kwargs:
+                return tx.wrap(self.value(*(arg.as_constant() for arg in args)), None, constant=True)
+            if self.name == "fromkeys":
+                value = args[1] if len(args) > 1 else tx.constant(None)
+                return tx.new_dict([(key, value) for key in args[0].unpack(tx)], self.owner.cls)
+            raise self.refuse("a call")
+        receiver = args[0].realize(tx)
+        if isinstance(receiver, UserObjectVariable):
+            return BoundSlotVariable(receiver, self.name, self.value).call(tx, args[1:], kwargs)
+        if self.name == "__setattr__":
+            receiver.set_attr(tx, args[1].as_constant(), args[2])
+            return tx.constant(None)
+        if self.name == "__getattribute__":
+            return receiver.get_attr(tx, args[1].as_constant())
+        return receiver.call_method(tx, self.name, list(args[1:]), kwargs)
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in ("__name__", "__qualname__", "__doc__", "__objclass__"):
+            return tx.wrap(getattr(self.value, name), None, constant=True)
+        return super().get_attr(tx, name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load(self.owner)
+        emit.load_attr(self.name)

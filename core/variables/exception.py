@@ -1,0 +1,115 @@
+"""ExceptionVariable: an exception object raised or made by the traced code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .base import VariableTracker
+from .object import UserObjectVariable
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+
+class ExceptionVariable(UserObjectVariable):
+    """An exception. Links to other exceptions are kept as Python keeps them."""
+
+    kind = "exception"
+
+    def __init__(self, cls: type[BaseException], args: list[VT]) -> None:
+        super().__init__(cls)
+        self.args = args
+        self.cause: VT | None = None
+        self.context: VT | None = None
+        self.suppress_context = False
+
+    def init_base(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """BaseException.__init__."""
+        self.args = list(args)
+        return tx.constant(None)
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def plain_get_attr(self, tx: Tracer, name: str) -> VT:
+        none = tx.constant(None)
+        if name == "args":
+            return tx.new_tuple(self.args)
+        if name == "__cause__":
+            return self.cause or none
+        if name == "__context__":
+            return self.context or none
+        if name == "__suppress_context__":
+            return tx.constant(self.suppress_context)
+        if name == "__traceback__":
+            return none
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else none
+        if name == "with_traceback":
+            return WithTracebackVariable(self)
+        return super().plain_get_attr(tx, name)
+
+    def plain_set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        if name == "__cause__":
+            self.cause, self.suppress_context = value, True
+        elif name == "__context__":
+            self.context = value
+        elif name == "__suppress_context__":
+            self.suppress_context = value.as_constant()
+        elif name == "args":
+            self.args = value.unpack(tx)
+        elif name != "__traceback__":
+            super().plain_set_attr(tx, name, value)
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if name in ("__str__", "__repr__") and all(arg.is_constant() for arg in self.args):
+            example = BaseException(*(arg.as_constant() for arg in self.args))
+            text = str(example)
+            if name == "__repr__":
+                text = self.cls.__name__ + repr(example)[len("BaseException") :]
+            elif issubclass(self.cls, KeyError) and len(self.args) == 1:
+                text = repr(self.args[0].as_constant())
+            return tx.constant(text)
+        if name == "with_traceback":
+            return self
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.push_null()
+        emit.load_global_object(self.cls.__new__)
+        emit.load_global_object(self.cls)
+        for arg in self.args:
+            emit.load(arg)
+        emit.call(1 + len(self.args))
+        emit.remember(self)
+        emit.copy_top()
+        for arg in self.args:
+            emit.load(arg)
+        emit.build_tuple(len(self.args))
+        emit.swap(2)
+        emit.store_attr("args")
+        for name, value in self.written.items():
+            emit.copy_top()
+            self._emit_store(emit, name, value)
+        for name, link in (("__cause__", self.cause), ("__context__", self.context)):
+            if link is not None:
+                emit.copy_top()
+                emit.load(link)
+                emit.swap(2)
+                emit.store_attr(name)
+
+
+class WithTracebackVariable(VariableTracker):
+    """`exception.with_traceback`: tracebacks are Python's to make, so the exception itself comes back."""
+
+    kind = "method"
+
+    def __init__(self, exception: Any) -> None:
+        super().__init__(None)
+        self.exception = exception
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return self.exception

@@ -1,0 +1,88 @@
+"""Trackers of imported modules and of objects that tracing only passes around."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+from ..guards.source import DictItemSource, InstanceDictSource
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+
+class PythonModuleVariable(VariableTracker):
+    """An imported module."""
+
+    kind = "python_module"
+
+    def __init__(self, module: types.ModuleType, source: Any = None) -> None:
+        super().__init__(source)
+        self.module = module
+        self.written: dict[str, VT] = {}
+
+    def python_type(self) -> type:
+        return types.ModuleType
+
+    def as_python_object(self) -> Any:
+        return self.module
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in self.written:
+            return self.written[name].realize(tx)
+        if not hasattr(self.module, name):
+            tx.raise_exception(AttributeError, f"module '{self.module.__name__}' has no attribute '{name}'")
+        source = DictItemSource(InstanceDictSource(self.source), name) if self.source is not None else None
+        if name not in self.module.__dict__:
+            source = None  # module-level __getattr__ or a lazy module: an object of its own
+            return tx.wrap(getattr(self.module, name), None, constant=True)
+        return tx.wrap(self.module.__dict__[name], source)
+
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        tx.side_effects.mutated(self)
+        self.written[name] = value
+
+    def write_back(self, emit: Emitter) -> None:
+        for name, value in self.written.items():
+            emit.load(value)
+            emit.load(self)
+            emit.store_attr(name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.module)
+
+
+class OpaqueVariable(VariableTracker):
+    """An object that tracing does not look into. Calling it breaks the graph: `reason` and `remedy` say why."""
+
+    kind = "opaque"
+
+    def __init__(self, value: Any, reason: str, remedy: str = "", source: Any = None) -> None:
+        super().__init__(source)
+        self.value = value
+        self.reason = reason
+        self.remedy = remedy
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def as_python_object(self) -> Any:
+        return self.value
+
+    def call(self, tx: Tracer, args: Any, kwargs: Any) -> VT:
+        raise Unsupported(self.reason, remedy=self.remedy)
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__") and hasattr(self.value, name):
+            return tx.constant(getattr(self.value, name))
+        return super().get_attr(tx, name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.value)

@@ -1,0 +1,42 @@
+"""VersionTable: what the bytecode of one CPython version looks like, as data.
+
+Everything that differs between 3.11, 3.12 and 3.13 and that the interpreter does not report by itself stands in one of
+these; the code of this package asks the table, never the version number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class VersionTable:
+    """The bytecode facts of one CPython version.
+
+    caches: inline cache units behind an opcode; flag_bits: low bits of the argument that are flags, the table index
+    stands above them; compare: operator -> argument of COMPARE_OP; compare_bool: the flag that makes COMPARE_OP give
+    an exact bool (0: none); fused: opcodes that act on two locals, 4 bits each; late_cells: cells may be made in the
+    middle of a function (inlined comprehensions).
+    """
+
+    version: tuple[int, int]
+    caches: Mapping[str, int]
+    flag_bits: Mapping[str, int]
+    compare: Mapping[str, int]
+    compare_shift: int
+    compare_bool: int
+    null_before_callable: bool
+    has_precall: bool
+    kw_names_on_stack: bool
+    to_bool_before_jump: bool
+    load_method: str
+    load_closure: str
+    unchecked_load_fast: bool
+    function_attributes_after: bool
+    merges_locations: bool
+    late_cells: bool
+    fused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    twins: Mapping[str, str] = field(default_factory=dict)
+    inverses: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,85 @@
+"""The check of a compiled graph's outputs on its first run, and its disappearance afterwards.
+
+A backend that returns another number of outputs, another dtype or another shape than the graph's would corrupt the
+program silently; one look at the first results finds it. Later calls go straight to the artifact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import BackendMisbehaved
+from .generated import compile_source
+
+
+def checked_once(call: Callable[..., Any], expected: Sequence[Any], label: str) -> Callable[..., Any]:
+    """`call` as a positional callable that returns a tuple, its first results compared with the fakes in `expected`.
+
+    The returned function has an attribute `followers`, a list of functions: each is called once, after the first good
+    run, with the callable that does the work from then on, so that an owner can drop this function from its path.
+    """
+    namespace: dict[str, Any] = {}
+    compiled = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
+    followers: list[Callable[[Callable[..., Any]], None]] = []
+
+    def first(*inputs: Any) -> tuple[Any, ...]:
+        outputs = call(*inputs)
+        check_outputs(outputs, expected, label)
+        final = call if type(outputs) is tuple else _as_tuple(call)
+        namespace["run"] = final
+        for follower in followers:
+            follower(final)
+        followers.clear()
+        return tuple(outputs)
+
+    namespace["run"] = first
+    compiled.followers = followers  # type: ignore[attr-defined]
+    return compiled
+
+
+def _as_tuple(call: Callable[..., Any]) -> Callable[..., Any]:
+    source = ("def compiled(*inputs):", "    return tuple(run(*inputs))")
+    return compile_source(source, {"run": call}, "compiled")
+
+
+def check_outputs(outputs: Any, expected: Sequence[Any], label: str) -> None:
+    """Compare results with the fakes that the graph promised. Raises BackendMisbehaved naming the first difference."""
+    if not isinstance(outputs, (tuple, list)):
+        raise _misbehaved(label, f"a {type(outputs).__name__} instead of a tuple of {len(expected)} outputs")
+    if len(outputs) != len(expected):
+        raise _misbehaved(label, f"{len(outputs)} outputs, the graph has {len(expected)}")
+    for index, (output, fake) in enumerate(zip(outputs, expected)):
+        difference = _difference(output, fake)
+        if difference:
+            raise _misbehaved(label, f"output {index} with {difference}")
+
+
+def _difference(output: Any, fake: Any) -> str:
+    if not isinstance(fake, torch.Tensor):
+        return f"the type {type(output).__name__}, not a number" if isinstance(output, torch.Tensor) else ""
+    if not isinstance(output, torch.Tensor):
+        return f"the type {type(output).__name__}, not a tensor"
+    if output.dtype is not fake.dtype:
+        return f"dtype {output.dtype}, the graph has {fake.dtype}"
+    if output.device.type != fake.device.type:
+        return f"device {output.device}, the graph has {fake.device}"
+    if output.layout is torch.strided and not _sizes_agree(output, fake):
+        return f"shape {tuple(output.shape)}, the graph has {tuple(fake.shape)}"
+    return ""
+
+
+def _sizes_agree(output: torch.Tensor, fake: torch.Tensor) -> bool:
+    if output.dim() != fake.dim():
+        return False
+    return all(size == want for size, want in zip(output.shape, fake.shape) if isinstance(want, int))
+
+
+def _misbehaved(label: str, returned: str) -> BackendMisbehaved:
+    return BackendMisbehaved(
+        f"the graph compiled by backend {label} returned {returned}",
+        instead="the result was discarded",
+        remedy="this is the backend's fault: use another one, and report it to its authors",
+    )

@@ -1,0 +1,116 @@
+"""ResolvedBackend: a backend ready to compile, its hooks bound once."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import BackendUnavailable, InvalidOption
+from ..plugin import Backend, Capabilities, Option, Probe
+from .hookspecs import DIRECTED
+
+
+@dataclass(eq=False)
+class ResolvedBackend:
+    """One backend with its directed hooks as plain attributes (`compile`, `supports`, ...: see Backend).
+
+    distribution and version name the plugin in errors; `issues` is where to report its bugs.
+    State shared between threads: `_probes`, under `_lock`.
+    """
+
+    name: str
+    backend: Backend
+    capabilities: Capabilities
+    distribution: str = ""
+    version: str = ""
+    issues: str = ""
+    overrides: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    probe: Callable[..., Probe] = field(init=False)
+    options: Callable[..., Mapping[str, Option]] = field(init=False)
+    decompositions: Callable[..., Any] = field(init=False)
+    supports: Callable[..., Any] = field(init=False)
+    partition: Callable[..., Any] = field(init=False)
+    compile: Callable[..., Any] = field(init=False)
+    cache_key: Callable[..., Any] = field(init=False)
+    serialize: Callable[..., Any] = field(init=False)
+    deserialize: Callable[..., Any] = field(init=False)
+    estimate: Callable[..., Any] = field(init=False)
+    teardown: Callable[..., Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for hook in DIRECTED:
+            setattr(self, hook, self.overrides.get(hook) or getattr(self.backend, hook))
+        self._probes: dict[str, Probe] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def label(self) -> str:
+        """`tensorrt (core-tensorrt 1.0)`, as errors and reports name it."""
+        package = " ".join(part for part in (self.distribution, self.version) if part)
+        return f"{self.name} ({package})" if package else self.name
+
+    def require_device(self, device: str) -> None:
+        """Probe the backend for a device, once. Raises BackendUnavailable with the plugin's reason and remedy."""
+        with self._lock:
+            probe = self._probes.get(device)
+        if probe is None:
+            probe = self._probe(device)
+            with self._lock:
+                self._probes[device] = probe
+        if not probe.ok:
+            raise BackendUnavailable(
+                f"backend {self.label} can't work on {device}: {probe.reason or 'it gives no reason'}",
+                instead="nothing was compiled",
+                remedy=probe.remedy or "choose another backend; `python -m core doctor` lists what works here",
+            )
+
+    def _probe(self, device: str) -> Probe:
+        kind = device.partition(":")[0]
+        declared = {entry.partition(":")[0] for entry in self.capabilities.devices}
+        if declared and kind not in declared:
+            return Probe(False, f"it declares the devices {', '.join(sorted(declared))}", "move the tensors there")
+        try:
+            return self.probe(device)
+        except Exception as error:  # a probe must not raise; whatever it raises says that the backend can't be used
+            return Probe(False, f"its probe raised {type(error).__name__}: {error}", self.issues)
+
+    def validate_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The backend's options with defaults filled in. Raises InvalidOption for unknown names and wrong values."""
+        declared = self.options()
+        for name, value in given.items():
+            option = declared.get(name)
+            if option is None:
+                raise InvalidOption(
+                    f"backend {self.label} has no option {name!r}",
+                    instead="nothing was compiled",
+                    remedy=_suggestion(name, declared),
+                )
+            problem = _value_problem(option, value)
+            if problem:
+                raise InvalidOption(
+                    f"option {name!r} of backend {self.label} is {value!r}",
+                    instead="nothing was compiled",
+                    remedy=problem,
+                )
+        return {name: given.get(name, option.default) for name, option in declared.items()}
+
+
+def _suggestion(name: str, declared: Mapping[str, Option]) -> str:
+    close = difflib.get_close_matches(name, declared, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"its options are {', '.join(sorted(declared))}" if declared else "it takes no options"
+
+
+def _value_problem(option: Option, value: Any) -> str:
+    number = option.type is float and isinstance(value, int) and not isinstance(value, bool)
+    wrong_bool = isinstance(value, bool) and option.type is not bool and option.type is not object
+    if not number and (wrong_bool or not isinstance(value, option.type)) and value != option.default:
+        return f"pass a value of type {option.type.__name__}"
+    if option.choices and value not in option.choices:
+        return f"pass one of {', '.join(map(repr, option.choices))}"
+    return ""

@@ -9,7 +9,8 @@ objects, and a mutable kind changes in place. Trackers must not know the interpr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import types
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import Unsupported
@@ -152,6 +153,24 @@ class VariableTracker:
         """object == other, or None where this kind has no opinion (NotImplemented)."""
         return None
 
+    def hash_key(self, tx: Tracer) -> Hashable:
+        """A stand-in for the object among the keys of a dict or set: equal for objects that Python takes as one key.
+
+        The constant itself, a tuple or frozenset of stand-ins, or the tracker where the object hashes by identity.
+        """
+        cls = self.python_type()
+        if cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__:
+            return self
+        if cls.__hash__ is None:
+            tx.raise_exception(TypeError, f"unhashable type: '{cls.__name__}'")
+        raise self.refuse("hashing")
+
+    def lookup_special(self, tx: Tracer, name: str) -> VariableTracker | None:
+        """A special method as operators look it up (on the type), bound; None when the type has none."""
+        if getattr(self.python_type(), name, None) is None:
+            return None
+        return BuiltinMethodVariable(self, name)
+
     # -- coming back -----------------------------------------------------------------------------------------------
 
     def reconstruct(self, emit: Emitter) -> None:
@@ -189,3 +208,39 @@ class LazyVariable(VariableTracker):
             emit.load(self.realized)
         else:
             emit.load_source(self.source)
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        return self.realize(tx).hash_key(tx)
+
+
+class BuiltinMethodVariable(VariableTracker):
+    """A method of a builtin type bound to its object (`items.append`), looked up but not yet called."""
+
+    kind = "method"
+
+    def __init__(self, receiver: VariableTracker, name: str) -> None:
+        super().__init__(None)
+        self.receiver = receiver
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return self.receiver.call_method(tx, self.name, args, kwargs)
+
+    def get_attr(self, tx: Tracer, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.receiver
+        if name == "__name__":
+            return tx.constant(self.name)
+        if name == "__call__":
+            return self
+        return super().get_attr(tx, name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load(self.receiver)
+        emit.load_attr(self.name)

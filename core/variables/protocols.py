@@ -68,6 +68,9 @@ class Emitter(Protocol):
     def call_method(self, name: str, load_args: Sequence[VT]) -> None:
         """Replace the object on top by object.name(*args)."""
 
+    def load_entered_exit(self, context: Any) -> None:
+        """Make the context manager, enter it, push its bound __exit__."""
+
     def make_function(self, function: Any) -> None:
         """Push the function that a NestedFunctionVariable stands for."""
 
@@ -148,6 +151,12 @@ class Tracer(Protocol):
     # running
     def iterate_by_index(self, tracker: VT) -> VT:
         """An iterator by __getitem__ with 0, 1, ... until IndexError."""
+
+    def answer(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """fn(*args, **kwargs) for real, for questions about state that the global-state guard holds."""
+
+    def global_module_hooks(self) -> bool:
+        """True when hooks for all modules are registered; guarded."""
 
     def until_stop(self, next_method: VT | None) -> VT | None:
         """Call __next__; None when it raises StopIteration."""

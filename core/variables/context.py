@@ -1,0 +1,231 @@
+"""Trackers of torch's context managers whose effect tracing must know: grad mode, autocast, inference mode."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+
+class TorchContextVariable(VariableTracker):
+    """A context manager of torch. `make` are the class and constant arguments that build an equal one."""
+
+    kind = "context"
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
+        super().__init__(source)
+        self.cls = cls
+        self.args = args
+        self.kwargs = kwargs or {}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def enter(self, tx: Tracer) -> None:
+        """Take effect on what is traced from here on."""
+        raise NotImplementedError
+
+    def exit(self, tx: Tracer) -> None:
+        """Undo `enter`."""
+        raise NotImplementedError
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name in ("__enter__", "__exit__", "clone"):
+            return ContextMethodVariable(self, name)
+        if name == "__class__":
+            return tx.wrap(self.cls, None, constant=True)
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def lookup_special(self, tx: Tracer, name: str) -> VT | None:
+        return ContextMethodVariable(self, name) if name in ("__enter__", "__exit__", "__call__") else None
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if name == "__enter__":
+            self.enter(tx)
+            return tx.constant(None)
+        if name == "__exit__":
+            self.exit(tx)
+            return tx.constant(None)
+        if name == "clone":
+            return type(self)(self.cls, self.args, self.kwargs)
+        raise self.refuse(f"calling {name!r}")
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        raise Unsupported(
+            f"decorating a function with {self.cls.__name__} while tracing is not traced",
+            remedy="decorate the function where it is defined",
+        )
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.push_null()
+        emit.load_global_object(self.cls)
+        for value in (*self.args, *self.kwargs.values()):
+            emit.load_const(value)
+        emit.call_keywords(tuple(self.kwargs), len(self.args) + len(self.kwargs))
+
+
+class ContextMethodVariable(VariableTracker):
+    """`__enter__` or `__exit__` of a torch context manager, looked up on the manager."""
+
+    kind = "method"
+
+    def __init__(self, context: TorchContextVariable, name: str) -> None:
+        super().__init__(None)
+        self.context = context
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return self.context.call_method(tx, self.name, args, kwargs)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        if self.name == "__exit__":
+            emit.load_entered_exit(self.context)
+            return
+        emit.load(self.context)
+        emit.load_attr(self.name)
+
+
+class GradModeVariable(TorchContextVariable):
+    """no_grad, enable_grad, set_grad_enabled."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
+        super().__init__(cls, args, kwargs, source)
+        self.previous: list[bool] = []
+
+    @property
+    def mode(self) -> bool:
+        """The grad mode inside."""
+        if self.cls is torch.no_grad:
+            return False
+        if self.cls is torch.enable_grad:
+            return True
+        return bool(self.args[0] if self.args else self.kwargs["mode"])
+
+    def enter(self, tx: Tracer) -> None:
+        self.previous.append(torch.is_grad_enabled())
+        tx.builder.set_grad_enabled(self.mode, line=tx.line)
+
+    def exit(self, tx: Tracer) -> None:
+        tx.builder.set_grad_enabled(self.previous.pop(), line=tx.line)
+
+
+class SetGradVariable(GradModeVariable):
+    """torch.set_grad_enabled(mode): acts when called, and again as a context manager."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
+        super().__init__(cls, args, kwargs, source)
+        self.before: bool | None = None
+
+    def act(self, tx: Tracer) -> None:
+        """The effect of the call itself."""
+        self.before = torch.is_grad_enabled()
+        tx.builder.set_grad_enabled(self.mode, line=tx.line)
+
+    def enter(self, tx: Tracer) -> None:
+        self.previous.append(self.before if self.before is not None else torch.is_grad_enabled())
+        tx.builder.set_grad_enabled(self.mode, line=tx.line)
+
+
+class AutocastVariable(TorchContextVariable):
+    """torch.autocast and its per-device forms."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
+        super().__init__(cls, args, kwargs, source)
+        self.tokens: list[Any] = []
+
+    def enter(self, tx: Tracer) -> None:
+        manager = self.cls(*self.args, **self.kwargs)
+        self.tokens.append(
+            tx.builder.enter_autocast(
+                manager.device, manager.fast_dtype, manager._enabled, manager._cache_enabled, line=tx.line
+            )
+        )
+
+    def exit(self, tx: Tracer) -> None:
+        tx.builder.exit_autocast(self.tokens.pop(), line=tx.line)
+
+
+GRAD_MODES = (torch.no_grad, torch.enable_grad)
+AUTOCASTS = (torch.autocast, torch.amp.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)
+
+
+class TorchContextClassVariable(VariableTracker):
+    """The class of one of torch's context managers: calling it makes the manager."""
+
+    kind = "class"
+
+    def __init__(self, cls: type, source: Any = None) -> None:
+        super().__init__(source)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return type
+
+    def as_python_object(self) -> Any:
+        return self.cls
+
+    def as_constant(self) -> Any:
+        return self.cls
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if self.cls is torch.inference_mode:
+            raise Unsupported(
+                "inference_mode inside captured code is not traced",
+                remedy="enter inference_mode outside the compiled function, or use no_grad",
+            )
+        if args and self.cls in GRAD_MODES:
+            raise Unsupported(
+                f"decorating a function with {self.cls.__name__} while tracing is not traced",
+                remedy="decorate the function where it is defined",
+            )
+        values = tuple(arg.as_constant() for arg in args)
+        keywords = {key: value.as_constant() for key, value in kwargs.items()}
+        if self.cls is torch.set_grad_enabled:
+            context = SetGradVariable(self.cls, values, keywords)
+            context.act(tx)
+            return context
+        kind = GradModeVariable if self.cls in GRAD_MODES else AutocastVariable
+        return kind(self.cls, values, keywords)
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        return tx.wrap(getattr(self.cls, name), None, constant=True)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.cls)
+
+
+CONTEXT_CLASSES = frozenset((*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, *AUTOCASTS))
+
+
+def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | None:
+    """The tracker of a real context manager of torch, None when it is of another class."""
+    if type(value) in GRAD_MODES:
+        return GradModeVariable(type(value), source=source)
+    if type(value) is torch.set_grad_enabled:
+        return GradModeVariable(type(value), (value.mode,), source=source)
+    if type(value) in AUTOCASTS:
+        args = (value.device, value.fast_dtype, value._enabled, value._cache_enabled)
+        return AutocastVariable(torch.autocast, args, source=source)
+    return None

@@ -1,0 +1,169 @@
+"""TorchFunctionVariable: a callable of torch. Most calls become one node of the graph; some are answered at once."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+
+def resolve(names: str) -> frozenset[Any]:
+    """The objects behind dotted names of torch; names that this torch lacks are left out."""
+    found = []
+    for name in names.split():
+        value: Any = torch
+        for part in name.split(".")[1:]:
+            value = getattr(value, part, None)
+            if value is None:
+                break
+        if value is not None and callable(value):
+            found.append(value)
+    return frozenset(found)
+
+
+# Answered while tracing, from constants and from state that the global-state guard holds.
+ANSWERED = resolve(
+    "torch.is_grad_enabled torch.is_inference_mode_enabled torch.get_default_dtype torch.get_default_device "
+    "torch.is_autocast_enabled torch.get_autocast_dtype torch.is_autocast_cache_enabled torch.get_autocast_gpu_dtype "
+    "torch.get_autocast_cpu_dtype torch.is_autocast_cpu_enabled torch.are_deterministic_algorithms_enabled "
+    "torch.is_deterministic_algorithms_warn_only_enabled torch.get_num_threads torch.get_float32_matmul_precision "
+    "torch.cuda.is_available torch.cuda.device_count torch.cuda.is_initialized torch.cuda.current_device "
+    "torch.cuda.get_device_capability torch.cuda.get_device_properties torch.xpu.is_available torch.mps.is_available "
+    "torch.backends.cuda.flash_sdp_enabled torch.backends.cuda.math_sdp_enabled torch.backends.mps.is_available "
+    "torch.backends.cuda.mem_efficient_sdp_enabled torch.backends.mkldnn.is_available torch.backends.mps.is_built "
+    "torch.backends.cudnn.is_available torch.backends.cudnn.is_acceptable torch.distributed.is_available "
+    "torch.distributed.is_initialized torch.finfo torch.iinfo torch.device torch.promote_types torch.can_cast "
+    "torch.broadcast_shapes torch.typename torch.is_warn_always_enabled torch.accelerator.is_available "
+    "torch.accelerator.current_accelerator torch.accelerator.device_count torch.memory_format torch.overrides.is_tensor_like"
+)
+# Metadata questions: answered from the fake tensor.
+METADATA = resolve(
+    "torch.is_tensor torch.is_floating_point torch.is_complex torch.is_signed torch.is_conj torch.is_neg "
+    "torch.is_inference torch.is_storage torch.result_type torch.is_same_size torch.overrides.is_tensor_method_or_property"
+)
+TRUE = resolve(
+    "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._dynamo.is_compiling "
+    "torch._utils.is_compiling torch._dynamo.external_utils.is_compiling"
+)
+FALSE = resolve(
+    "torch.jit.is_scripting torch.jit.is_tracing torch._C._get_tracing_state torch.onnx.is_in_onnx_export "
+    "torch.compiler.is_exporting torch._C._is_tracing torch.jit._trace.is_tracing torch._jit_internal.is_scripting "
+    "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
+    "torch.overrides.has_torch_function_variadic torch._C._has_torch_function torch._C._has_torch_function_unary "
+    "torch._C._has_torch_function_variadic"
+)
+NOTHING = resolve(
+    "torch._C._log_api_usage_once torch.compiler.cudagraph_mark_step_begin torch._dynamo.mark_static_address "
+    "torch._dynamo.graph_break torch.cuda.nvtx.range_push torch.cuda.nvtx.range_pop"
+) - resolve("torch._dynamo.graph_break")
+BREAKS: dict[Any, tuple[str, str]] = {
+    fn: (f"{name}() is not part of a graph", remedy)
+    for names, remedy in (
+        (
+            "torch.manual_seed torch.seed torch.set_rng_state torch.get_rng_state torch.initial_seed torch.cuda.manual_seed "
+            "torch.cuda.manual_seed_all torch.random.manual_seed torch.random.fork_rng",
+            "change the generator outside the compiled function",
+        ),
+        (
+            "torch.save torch.load torch.compile torch.jit.script torch.jit.trace torch.set_num_threads "
+            "torch.set_default_dtype torch.set_default_device torch.use_deterministic_algorithms "
+            "torch.set_float32_matmul_precision torch.set_printoptions torch.from_numpy torch.frombuffer torch.from_file "
+            "torch.autograd.backward torch.autograd.grad torch.cuda.synchronize torch.cuda.empty_cache "
+            "torch.nn.utils.clip_grad_norm_ torch.utils.checkpoint.checkpoint torch.utils.data.get_worker_info",
+            "call it outside the compiled function",
+        ),
+        ("torch._dynamo.graph_break", "remove the call to keep one graph"),
+    )
+    for name in names.split()
+    for fn in resolve(name)
+}
+
+
+class TorchFunctionVariable(VariableTracker):
+    """A function, method descriptor or operator of torch."""
+
+    kind = "torch_function"
+
+    def __init__(self, fn: Callable[..., Any], source: Any = None) -> None:
+        super().__init__(source)
+        self.fn = fn
+
+    def python_type(self) -> type:
+        return type(self.fn)
+
+    def as_python_object(self) -> Any:
+        return self.fn
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def describe(self) -> str:
+        module = getattr(self.fn, "__module__", None) or "torch"
+        return f"{module}.{getattr(self.fn, '__name__', type(self.fn).__name__)}"
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if not hasattr(self.fn, name):
+            tx.raise_exception(AttributeError, f"'{type(self.fn).__name__}' object has no attribute '{name}'")
+        value = getattr(self.fn, name)
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return tx.constant(value)
+        return tx.wrap(value, None, constant=True)
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        fn = self.fn
+        if not isinstance(fn, types.MethodType) and fn in BREAKS:
+            reason, remedy = BREAKS[fn]
+            raise Unsupported(reason, remedy=remedy)
+        answer = self._answer(tx, args, kwargs)
+        if answer is not None:
+            return answer
+        if isinstance(fn, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
+            receiver = args[0].realize(tx)
+            if receiver.kind == "tensor":
+                return receiver.call_method(tx, fn.__name__, list(args[1:]), kwargs)
+        if isinstance(fn, types.GetSetDescriptorType):
+            raise self.refuse("a call")
+        return tx.graph_call(fn, args, kwargs)
+
+    def _answer(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
+        fn = self.fn
+        try:
+            hash(fn)
+        except TypeError:
+            return None
+        if fn in TRUE:
+            return tx.constant(True)
+        if fn in FALSE:
+            return tx.constant(None if fn is torch._C._get_tracing_state else False)
+        if fn in NOTHING:
+            return tx.constant(None)
+        if fn in METADATA:
+            return self._metadata(tx, args, kwargs)
+        if fn in ANSWERED and all(arg.is_constant() for arg in (*args, *kwargs.values())):
+            values = [arg.as_constant() for arg in args]
+            keywords = {key: value.as_constant() for key, value in kwargs.items()}
+            return tx.wrap(tx.answer(fn, values, keywords), None, constant=True)
+        if fn is torch.numel and args and args[0].realize(tx).kind == "tensor":
+            return args[0].realize(tx).call_method(tx, "numel", [], {})
+        return None
+
+    def _metadata(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        operands = [arg.realize(tx) for arg in args]
+        if self.fn is torch.is_tensor:
+            return tx.constant(operands[0].kind == "tensor")
+        values = [arg.value.fake if arg.kind == "tensor" else arg.as_constant() for arg in operands]  # type: ignore[attr-defined]
+        keywords = {key: value.as_constant() for key, value in kwargs.items()}
+        return tx.graph_result(tx.run_on_fakes(self.fn, values, keywords), derived=True)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.fn)

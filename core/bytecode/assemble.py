@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any
 
 from .decode import local_names_of
-from .instruction import ExceptionEntry, Instruction
+from .instruction import CellName, ExceptionEntry, Instruction
 from .opcodes import (
     BACKWARD,
     CACHES,
@@ -139,7 +139,7 @@ class _Slots:
 
     def of_name(self, opname: str, name: str) -> int:
         first, second = self.local_index, self.cell_index
-        if opname in _CELL_OPS:
+        if opname in _CELL_OPS or isinstance(name, CellName):
             first, second = second, first
         found = first.get(name)
         if found is None:

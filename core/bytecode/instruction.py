@@ -27,7 +27,8 @@ class Position(NamedTuple):
         return UserLine(filename, self.line, function, columns)
 
 
-NO_POSITION = Position(None)
+class CellName(str):
+    """A variable's name that means its cell, in an opcode that would take the local of that name first."""
 
 
 class Instruction:

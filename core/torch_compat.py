@@ -174,3 +174,34 @@ def dispatch_key_bits(tensor: Any) -> int:
 def has_plain_layout(tensor: Any) -> bool:
     """True when the tensor is strided: only then do its strides mean anything."""
     return tensor.layout is torch.strided and not tensor.is_nested
+
+
+@functools.cache
+def is_composite(op: Any) -> bool:
+    """True for an operator that is defined by other operators and has no gradient formula of its own."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+
+
+def hint_of(value: Any) -> Any:
+    """The number that a SymInt, SymFloat or SymBool stood for when it was made, without a guard."""
+    return value.node.hint
+
+
+def original_expression(value: Any) -> Any:
+    """The sympy expression a symbolic number was made with, before equalities found later replaced its symbols.
+
+    `node.expr` applies the ShapeEnv's replacements; `node._expr` doesn't.
+    """
+    return value.node._expr if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+
+
+def shape_guards(env: Any) -> list[Any]:
+    """The sympy Booleans that the ShapeEnv assumed, in order."""
+    return [guard.expr for guard in env.guards]
+
+
+def pad_decomposition() -> Any:
+    """constant_pad_nd in Python, which keeps symbolic sizes."""
+    from torch._refs import constant_pad_nd
+
+    return constant_pad_nd

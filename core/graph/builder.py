@@ -1,0 +1,533 @@
+"""GraphBuilder: the one funnel through which torch operations enter a graph.
+
+Enters: functions and arguments as trees of GraphValues and constants. Each call is run once, on fake tensors; the result
+tells shapes and dtypes, the ATen calls beneath are recorded, and one torch-level fx node is written. Leaves: a
+CapturedGraph. This folder must not know frames, bytecode, trackers or backends.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .. import torch_compat
+from ..errors import Unsupported, UserLine
+from .captured import CapturedGraph, GraphInput
+from .constants import CONSTANT_TYPES, writable
+from .recorder import AtenRecord, new_recorder
+from .refusals import judge, quiet_fakes, refuse_by_name
+from .symbols import as_policy, pinned_dims, plain
+from .tree import leaves, map_tree, rebuild
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+INPUT_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+class GraphValue:
+    """A tensor or symbolic number of the graph.
+
+    node: the fx node that gives it; after an in-place operation, the newest node that returned the same object.
+    fake: its FakeTensor, SymInt, SymFloat or SymBool.
+    """
+
+    __slots__ = ("node", "fake", "__weakref__")
+
+    def __init__(self, node: fx.Node, fake: Any) -> None:
+        self.node = node
+        self.fake = fake
+
+    def __repr__(self) -> str:
+        return f"GraphValue({self.node.name}: {self.fake})"
+
+
+class GraphBuilder:
+    """Builds one graph. Not for use by two threads; all real state it changes is put back by finish() or abort().
+
+    record: also record ATen calls; scalar_outputs: `.item()` and sizes that depend on data become unbacked symbols;
+    decompositions: operator -> function, applied while recording (None: the default table).
+    """
+
+    def __init__(
+        self,
+        *,
+        record: bool = True,
+        scalar_outputs: bool = False,
+        decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    ) -> None:
+        self._scalar_outputs = scalar_outputs
+        self._wants_record = record
+        self._decompositions = decompositions
+        self._mode: Any = None
+        self._shape_env: Any = None
+        self._record: AtenRecord | None = None
+        self._recorder: Any = None
+        self._root = torch.nn.Module()
+        self._graph = fx.Graph()
+        self._last_placeholder: fx.Node | None = None
+        self._inputs: list[GraphInput] = []
+        self._input_nodes: list[fx.Node] = []
+        self._known: dict[int, GraphValue] = {}  # id of a fake tensor -> its value; values keep the fakes alive
+        self._by_real: dict[int, GraphValue] = {}  # id of a real tensor -> its value
+        self._kept: list[torch.Tensor] = []  # the real tensors: their ids must not be reused
+        self._strict_dims: set[tuple[int, int]] = set()
+        self._constants: dict[int, str] = {}
+        self._lines: dict[str, UserLine] = {}
+        self._undo: list[tuple[Any, Callable[[], None], Callable[[], None]]] = []
+        self._rng_state: torch.Tensor | None = None
+        self.ops = 0
+
+    # -- what is created on first use ------------------------------------------------------------------------------
+
+    @property
+    def fake_mode(self) -> Any:
+        """The FakeTensorMode of this capture."""
+        if self._mode is None:
+            self._shape_env = torch_compat.shape_env(scalar_outputs=self._scalar_outputs)
+            self._mode = torch_compat.fake_tensor_mode(self._shape_env)
+            self._rng_state = torch.get_rng_state()
+            if self._wants_record:
+                self._record = AtenRecord(self._mode, self._shape_env)
+                if self._decompositions is None:
+                    from .decompositions import default_table
+
+                    self._decompositions = default_table()
+                self._record.decompositions = self._decompositions
+                self._recorder = new_recorder(self._record)
+        return self._mode
+
+    @property
+    def shape_env(self) -> Any:
+        """The ShapeEnv of this capture."""
+        return self.fake_mode.shape_env
+
+    @property
+    def inputs(self) -> tuple[GraphInput, ...]:
+        """The inputs so far."""
+        return tuple(self._inputs)
+
+    # -- inputs ----------------------------------------------------------------------------------------------------
+
+    def add_tensor_input(
+        self,
+        example: torch.Tensor,
+        source: Any,
+        *,
+        dynamic_dims: Mapping[int, Any] | None = None,
+        lifted: bool = False,
+        is_parameter: bool | None = None,
+        is_buffer: bool = False,
+    ) -> GraphValue:
+        """A placeholder for a real tensor; the same tensor gives the same value (the caller guards the identity).
+
+        dynamic_dims: dimension -> True, DimPolicy or (low, high). lifted: the graph's caller passes `example` itself.
+        """
+        known = self._by_real.get(id(example))
+        if known is not None:
+            return known
+        self._check_input(example)
+        index = len(self._inputs)
+        policies = {dim: as_policy(policy) for dim, policy in (dynamic_dims or {}).items()}
+        policies = {dim: policy for dim, policy in policies.items() if policy is not None}
+        fake = self._fake_of(example, index, policies)
+        value = self._add_placeholder(fake, source)
+        self._inputs.append(
+            GraphInput(
+                index,
+                source,
+                fake,
+                lifted=lifted,
+                is_parameter=isinstance(example, torch.nn.Parameter) if is_parameter is None else is_parameter,
+                is_buffer=is_buffer or isinstance(example, torch.nn.Buffer),
+                requires_grad=example.requires_grad,
+                is_leaf=example.is_leaf,
+                real=example if lifted else None,
+                dynamic_dims=tuple(sorted(policies)),
+            )
+        )
+        self._by_real[id(example)] = value
+        self._kept.append(example)
+        return value
+
+    def add_scalar_input(self, value: int | float, source: Any) -> GraphValue:
+        """A placeholder for a Python number that differs between calls: a SymInt or SymFloat."""
+        index = len(self._inputs)
+        symbolic = torch_compat.symbolic_scalar(self.shape_env, value, torch_compat.input_source_class()(index))
+        result = self._add_placeholder(symbolic, source)
+        self._inputs.append(GraphInput(index, source, symbolic))
+        return result
+
+    def constant_tensor(self, real: torch.Tensor) -> GraphValue:
+        """A real tensor that the program holds where no source reaches it: an input that the graph's caller supplies."""
+        return self.add_tensor_input(real, None, lifted=True)
+
+    def _check_input(self, example: torch.Tensor) -> None:
+        what = None
+        if type(example) not in INPUT_CLASSES:
+            what = f"a tensor of class {type(example).__name__}"
+        elif example.layout is not torch.strided:
+            what = f"a tensor of layout {example.layout}"
+        elif example.is_inference() and not torch.is_inference_mode_enabled():
+            what = "a tensor made in inference mode"
+        elif example.is_quantized:
+            what = "a quantized tensor"
+        if what is not None:
+            raise Unsupported(f"{what} can't be an input of a graph", remedy="use it outside the compiled function")
+
+    def _fake_of(self, example: torch.Tensor, index: int, policies: Mapping[int, Any]) -> Any:
+        mode = self.fake_mode
+        if not policies:
+            return mode.from_tensor(example, static_shapes=True)
+        fake = mode.from_tensor(
+            example,
+            static_shapes=False,
+            source=torch_compat.input_source_class()(index),
+            symbolic_context=torch_compat.symbolic_dims([dim in policies for dim in range(example.ndim)]),
+        )
+        for dim, policy in policies.items():
+            if policy.low > 0:
+                bool(fake.shape[dim] >= policy.low)  # asking is what makes the ShapeEnv assume and guard it
+            if policy.high is not None:
+                bool(fake.shape[dim] <= policy.high)
+        self._strict_dims.update((index, dim) for dim, policy in policies.items() if policy.strict)
+        return fake
+
+    def _add_placeholder(self, fake: Any, source: Any) -> GraphValue:
+        self.fake_mode  # noqa: B018 - the record exists from here on
+        after = self._last_placeholder
+        with self._graph.inserting_after(after) if after is not None else self._graph.inserting_before(self._first()):
+            node = self._graph.placeholder(f"input_{len(self._inputs)}")
+        self._last_placeholder = node
+        self._input_nodes.append(node)
+        _annotate(node, fake, None)
+        node.meta["source"] = source
+        value = GraphValue(node, fake)
+        if isinstance(fake, torch.Tensor):
+            self._known[id(fake)] = value
+        if self._record is not None:
+            self._record.add_input(fake)
+        return value
+
+    def _first(self) -> fx.Node:
+        return next(iter(self._graph.nodes), self._graph._root)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def call_function(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, line: UserLine | None = None
+    ) -> Any:
+        """Add fn(*args, **kwargs); args and kwargs are trees of GraphValues and constants.
+
+        The result is a tree: tensors and symbolic numbers are GraphValues, the rest is as it is. A tensor that comes back
+        as the very object it was keeps its GraphValue. Raises Unsupported for what a graph can't hold, and otherwise
+        the exception that eager raises for this call.
+        """
+        fn, args, kwargs = _without_partial(fn, args, kwargs)
+        refuse_by_name(fn, line)
+        return self._call("call_function", fn, fn, args, kwargs, line)
+
+    def call_method(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, line: UserLine | None = None
+    ) -> Any:
+        """Add args[0].name(*args[1:], **kwargs); see call_function."""
+        refuse_by_name(name, line)
+
+        def method(receiver: Any, *rest: Any, **keywords: Any) -> Any:
+            return getattr(receiver, name)(*rest, **keywords)
+
+        method.__module__ = torch.Tensor.__module__
+        return self._call("call_method", name, method, args, kwargs, line)
+
+    def _call(
+        self, kind: str, target: Any, fn: Callable[..., Any], args: Any, kwargs: Any, line: UserLine | None
+    ) -> Any:
+        args, kwargs = map_tree(self._lift, (tuple(args), dict(kwargs)))
+        fake_args, fake_kwargs = map_tree(
+            lambda leaf: leaf.fake if isinstance(leaf, GraphValue) else leaf, (args, kwargs)
+        )
+        mark = len(self._record.calls) if self._record is not None else 0
+        name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
+        self._refuse_outer_gradients(target, line)
+        sequence = torch_compat.gradient_sequence_number()
+        result = self._run(fn, name, fake_args, fake_kwargs, mark, line)
+        self._check_result(name, result, line)
+        has_values = any(self._is_value(leaf) for leaf in leaves(result))
+        recorded = self._record is None or len(self._record.calls) > mark
+        if not has_values and not recorded:
+            return map_tree(plain, result)  # a question about metadata: no node
+        node_args, node_kwargs = map_tree(self._to_node, (args, kwargs))
+        node = self._graph.create_node(kind, target, node_args, node_kwargs)
+        _annotate(node, result, line)
+        if line is not None:
+            self._lines[node.name] = line
+        self.ops += 1
+        if self._record is not None:
+            for call in self._record.calls[mark:]:
+                call.node, call.line = node, line
+            self._record.note_sequence(sequence, node)
+        return self._values(result, node, line)
+
+    def _run(self, fn: Any, name: str, args: Any, kwargs: Any, mark: int, line: UserLine | None) -> Any:
+        refused = self._record is None or self._record.refused is not None
+        if self._recorder is not None:
+            self._recorder.line = line
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(quiet_fakes())
+                stack.enter_context(self.fake_mode)
+                if self._recorder is not None:
+                    stack.enter_context(self._recorder)
+                result = fn(*args, **kwargs)
+        except Unsupported:
+            raise
+        except Exception as error:  # told apart by judge: a break, or the program's own exception
+            if self._record is not None:
+                dropped = self._record.calls[mark:]
+                del self._record.calls[mark:]
+                if any(call.op._schema.is_mutable for call in dropped):
+                    raise Unsupported(
+                        f"{name} failed after it had changed a tensor",
+                        where=line,
+                        remedy="call it outside the compiled function",
+                    ) from error
+            raise judge(error, fn, name, args, kwargs, line) from None
+        if not refused and self._record is not None and self._record.refused is not None:
+            raise Unsupported(
+                self._record.refused, where=line, remedy="call it outside the compiled function, or pass the tensor in"
+            )
+        return result
+
+    def _refuse_outer_gradients(self, target: Any, line: UserLine | None) -> None:
+        """autograd.grad inside a graph can't see the history that an input has outside it."""
+        if target is torch.autograd.grad and any(item.requires_grad and not item.is_leaf for item in self._inputs):
+            raise Unsupported(
+                "torch.autograd.grad meets an input whose gradient history lies outside the graph",
+                where=line,
+                remedy="compute gradients outside the compiled function, or compile the whole computation",
+            )
+
+    def _lift(self, leaf: Any) -> Any:
+        """Real tensors among the arguments become inputs that the graph's caller supplies."""
+        if isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch_compat.fake_tensor_class()):
+            return self.constant_tensor(leaf)
+        return leaf
+
+    def _to_node(self, leaf: Any) -> Any:
+        if isinstance(leaf, GraphValue):
+            return leaf.node
+        if writable(leaf):
+            return leaf
+        name = self._constants.get(id(leaf))
+        if name is None:
+            name = self._constants[id(leaf)] = f"constant_{len(self._constants)}"
+            setattr(self._root, name, leaf)
+        return self._graph.get_attr(name)
+
+    def _is_value(self, leaf: Any) -> bool:
+        return isinstance(leaf, torch.Tensor) or (isinstance(leaf, SYMBOLIC) and isinstance(plain(leaf), SYMBOLIC))
+
+    def _check_result(self, name: str, result: Any, line: UserLine | None) -> None:
+        for leaf in leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                if not isinstance(leaf, torch_compat.fake_tensor_class()) and id(leaf) not in self._by_real:
+                    raise Unsupported(
+                        f"{name} returned a tensor of class {type(leaf).__name__}",
+                        where=line,
+                        remedy="call it outside the compiled function",
+                    )
+            elif not isinstance(leaf, CONSTANT_TYPES + SYMBOLIC):
+                raise Unsupported(
+                    f"{name} returned an object of class {type(leaf).__name__}, which a graph can't hold",
+                    where=line,
+                    remedy="call it outside the compiled function",
+                )
+
+    def _values(self, result: Any, node: fx.Node, line: UserLine | None) -> Any:
+        """`result` with GraphValues for tensors and symbolic numbers; elements of containers get getitem nodes."""
+        if isinstance(result, (tuple, list)) and any(self._is_value(leaf) for leaf in leaves(result)):
+            items = [self._element(item, node, at, line) for at, item in enumerate(result)]
+            return rebuild(result, items) if isinstance(result, tuple) else items
+        if isinstance(result, dict) and any(self._is_value(leaf) for leaf in leaves(result)):
+            return {key: self._element(item, node, key, line) for key, item in result.items()}
+        if not self._is_value(result):
+            return map_tree(plain, result)
+        if not isinstance(result, torch.Tensor):
+            return GraphValue(node, result)
+        known = self._known.get(id(result))
+        if known is not None:
+            known.node = node
+            return known
+        value = self._known[id(result)] = GraphValue(node, result)
+        return value
+
+    def _element(self, item: Any, node: fx.Node, key: Any, line: UserLine | None) -> Any:
+        if not any(self._is_value(leaf) for leaf in leaves(item)):
+            return map_tree(plain, item)
+        element = self._graph.call_function(operator.getitem, (node, key))
+        _annotate(element, item, line)
+        return self._values(item, element, line)
+
+    # -- decisions about symbolic numbers ----------------------------------------------------------------------------
+
+    def truth(self, value: GraphValue) -> bool:
+        """The truth of a symbolic number for this call; the ShapeEnv guards the decision."""
+        return bool(self._decide(value, bool))
+
+    def specialize(self, value: GraphValue) -> int | float | bool:
+        """The value of a symbolic number for this call; the ShapeEnv guards it."""
+        kind = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value.fake)]
+        return self._decide(value, kind)
+
+    def _decide(self, value: GraphValue, kind: type) -> Any:
+        try:
+            return kind(value.fake)
+        except torch_compat.data_dependent_errors():
+            raise Unsupported(
+                "a decision depends on the values in a tensor",
+                remedy="use torch.where or torch.cond, or make the decision outside the compiled function",
+            ) from None
+
+    # -- real state ------------------------------------------------------------------------------------------------
+
+    def set_grad_enabled(self, mode: bool, *, line: UserLine | None = None) -> bool:
+        """Switch grad mode, here and in the graph; returns the mode before. finish() and abort() put it back."""
+        before = torch.is_grad_enabled()
+        if before != mode:
+            apply = torch_compat.set_grad_enabled_function()
+            self._toggle(apply, (mode,), line)
+            apply(mode)
+            self._push_undo("grad", lambda: apply(before), lambda: self._toggle(apply, (before,), None))
+        return before
+
+    def enter_autocast(
+        self,
+        device_type: str,
+        dtype: torch.dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+        *,
+        line: UserLine | None = None,
+    ) -> Any:
+        """Enter autocast, here and in the graph; returns the token for exit_autocast."""
+        vals = (device_type, dtype, enabled, cache_enabled)
+        node = self._toggle(torch_compat.enter_autocast_function(), vals, line)
+        mode = torch_compat.enter_autocast_function()(*vals)
+        leave = torch_compat.exit_autocast_function()
+        token = (node, mode)
+        self._push_undo(token, lambda: leave(mode), lambda: self._toggle(leave, (node,), None))
+        return token
+
+    def exit_autocast(self, token: Any, *, line: UserLine | None = None) -> None:
+        """Leave the autocast region that `token` names."""
+        node, mode = token
+        leave = torch_compat.exit_autocast_function()
+        self._toggle(leave, (node,), line)
+        leave(mode)
+        self._undo = [entry for entry in self._undo if entry[0] is not token]
+
+    def set_inference_mode(self, mode: bool, *, line: UserLine | None = None) -> None:
+        """Refused: results made in inference mode are of another kind than the graph's."""
+        raise Unsupported(
+            "inference mode is switched inside the compiled function",
+            where=line,
+            remedy="use torch.no_grad() there, or enter inference mode around the compiled function",
+        )
+
+    def _toggle(self, fn: Any, args: tuple[Any, ...], line: UserLine | None) -> fx.Node:
+        self.fake_mode  # noqa: B018 - a graph of toggles alone is a graph as well
+        node = self._graph.call_function(fn, args)
+        _annotate(node, None, line)
+        return node
+
+    def _push_undo(self, key: Any, restore: Callable[[], None], write: Callable[[], None]) -> None:
+        self._undo.append((key, restore, write))
+
+    def _restore_state(self, *, write: bool) -> None:
+        while self._undo:
+            _, restore, write_node = self._undo.pop()
+            restore()
+            if write:
+                write_node()
+
+    # -- end -------------------------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Put the real state back and drop everything."""
+        self._restore_state(write=False)
+        if self._record is not None:
+            self._record.calls.clear()
+        self._known.clear()
+        self._by_real.clear()
+
+    def finish(self, outputs: Sequence[GraphValue]) -> CapturedGraph:
+        """Close the graph with these outputs. The real state is as it was when the builder was made."""
+        mode = self.fake_mode
+        self._restore_state(write=True)
+        self._check_strict_dims()
+        self._graph.output(tuple(value.node for value in outputs))
+        fakes = tuple(value.fake for value in outputs)
+        record = self._record
+        if record is not None:
+            self._check_generators(record)
+            record.checked()
+        return CapturedGraph(
+            module=fx.GraphModule(self._root, self._graph, "CapturedGraph"),
+            inputs=tuple(self._inputs),
+            outputs=fakes,
+            record=record,
+            fake_mode=mode,
+            shape_env=self._shape_env,
+            needs_grad=self._needs_grad(fakes),
+            mutated=self._mutated(),
+            lines=self._lines,
+            ops=self.ops,
+        )
+
+    def _needs_grad(self, outputs: tuple[Any, ...]) -> bool:
+        own = {id(item.fake) for item in self._inputs}
+        if any(isinstance(fake, torch.Tensor) and fake.requires_grad and id(fake) not in own for fake in outputs):
+            return True
+        return self._record is not None and any(
+            facts is not None and facts.edge_moved() and facts.fake.requires_grad for facts in self._record.facts
+        )
+
+    def _mutated(self) -> frozenset[int]:
+        if self._record is None:
+            return frozenset()
+        from .mutation import mutated_inputs
+
+        return mutated_inputs(self._record)
+
+    def _check_strict_dims(self) -> None:
+        for index, dim, size in pinned_dims(tuple(self._inputs)) if self._strict_dims else ():
+            if (index, dim) in self._strict_dims:
+                raise Unsupported(
+                    f"dimension {dim} of input {index} was marked dynamic but the code fixes it to {size}",
+                    remedy="remove the mark, or the code that depends on the exact size",
+                )
+
+    def _check_generators(self, record: AtenRecord) -> None:
+        if self._rng_state is not None and not torch.equal(self._rng_state, torch.get_rng_state()):
+            torch.set_rng_state(self._rng_state)
+            record.refuse("the global random generator moved during capture")
+
+
+def _without_partial(
+    fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
+    while isinstance(fn, functools.partial):
+        args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
+    return fn, args, kwargs
+
+
+def _annotate(node: fx.Node, fake: Any, line: UserLine | None) -> None:
+    """`val` is the name under which other tools of torch look for the fake."""
+    node.meta["fake"] = node.meta["val"] = fake
+    if line is not None:
+        node.meta["user_line"] = line
+        node.meta["stack_trace"] = f'File "{line.filename}", line {line.line}, in {line.function}'

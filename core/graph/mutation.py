@@ -1,0 +1,50 @@
+"""Which inputs a record writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .recorder import AtenRecord, Call, has_storage, storage_key
+from .tree import leaves
+
+UNDECLARED = {
+    "aten::native_batch_norm": (3, 4),
+    "aten::cudnn_batch_norm": (3, 4),
+    "aten::miopen_batch_norm": (3, 4),
+}
+"""Operators that write to arguments (by position) without saying so in their schema, when argument 5 (training) is true."""
+
+
+def written_arguments(call: Call) -> Iterator[Any]:
+    """The tensors a call writes to."""
+    schema = call.op._schema
+    undeclared = UNDECLARED.get(schema.name)
+    if undeclared is not None and call.args[5]:
+        yield from (call.args[at] for at in undeclared if call.args[at] is not None)
+    if not schema.is_mutable:
+        return
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = (
+                call.kwargs.get(argument.name)
+                if argument.kwarg_only or position >= len(call.args)
+                else call.args[position]
+            )
+            yield from (leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def mutated_inputs(record: AtenRecord) -> frozenset[int]:
+    """Indices of the inputs whose storage some call writes to."""
+    by_storage: dict[int, list[int]] = {}
+    for index, facts in enumerate(record.facts):
+        if facts is not None:
+            by_storage.setdefault(facts.storage._cdata, []).append(index)
+    found: set[int] = set()
+    for call in record.calls:
+        for fake in written_arguments(call):
+            if has_storage(fake):
+                found.update(by_storage.get(storage_key(fake), ()))
+    return frozenset(found)

@@ -1,0 +1,258 @@
+"""The recorder: a dispatch mode above FakeTensorMode that writes down each ATen call of the one fake run.
+
+It sits below autograd and autocast, so composite functions arrive taken apart, casts arrive as calls, and the backward
+arrives as what the real autograd engine dispatches. It must never raise on its own account: an exception thrown beneath
+the engine can end the process. What makes the record worthless is noted in `AtenRecord.refused` and looked at later.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from ..errors import UserLine
+from .tree import leaves
+
+_FRESH_CONSTANT = torch.ops.aten.lift_fresh.default
+_STORAGE_CHANGES = frozenset(("aten::set_", "aten::resize_", "aten::resize_as_", "aten::_resize_output_"))
+
+
+class Call:
+    """One recorded ATen call.
+
+    before: for operators that change metadata in place, a fake with the first argument's metadata before the call.
+    storages keep the storages of the results alive: an address must not be reused while it names a value.
+    node: the torch-level node that made the call (in backward: whose gradient it computes), None when unknown.
+    """
+
+    __slots__ = ("op", "args", "kwargs", "result", "before", "storages", "node", "line", "grad", "backward")
+
+    def __init__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        self.op = op
+        self.args = args
+        self.kwargs = kwargs
+        self.result = result
+        self.before: Any = None
+        self.storages: tuple[Any, ...] = ()
+        self.node: Any = None
+        self.line: UserLine | None = None
+        self.grad = torch.is_grad_enabled()
+        self.backward = False
+
+    def __repr__(self) -> str:
+        return f"Call({self.op}{' backward' if self.backward else ''} at {self.line})"
+
+
+@dataclass
+class InputFacts:
+    """What is true of an input before the first call; the checks after the record compare with it.
+
+    edge: where gradients of the input's first value arrive, for inputs that are no leaves (a leaf's edge can't move).
+    """
+
+    fake: Any
+    size: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    offset: Any
+    storage: Any
+    version: int | None
+    requires_grad: bool
+    is_leaf: bool
+    edge: Any
+    grad: Any
+
+    @staticmethod
+    def of(fake: Any) -> InputFacts:
+        """The facts of a fake as it is now."""
+        moved = fake.requires_grad and not fake.is_leaf
+        return InputFacts(
+            fake,
+            tuple(fake.shape),
+            tuple(fake.stride()),
+            fake.storage_offset(),
+            fake.untyped_storage(),
+            None if fake.is_inference() else fake._version,
+            fake.requires_grad,
+            fake.is_leaf,
+            torch.autograd.graph.GradientEdge(fake.grad_fn, fake.output_nr) if moved else None,
+            fake.grad if fake.is_leaf else None,
+        )
+
+    def gradient_edge(self) -> Any:
+        """The edge at which the gradient with respect to the input's first value arrives."""
+        return self.edge if self.edge is not None else torch.autograd.graph.get_gradient_edge(self.fake)
+
+    def edge_moved(self) -> bool:
+        """True when an in-place operation gave the input a new gradient history."""
+        if self.fake.is_leaf or not self.fake.requires_grad:
+            return self.requires_grad and not self.is_leaf
+        return (
+            self.edge is None or self.fake.grad_fn is not self.edge.node or self.fake.output_nr != self.edge.output_nr
+        )
+
+
+@dataclass
+class AtenRecord:
+    """The calls of one capture in order, with what is needed to replay them as a functional graph.
+
+    inputs: fakes, SymInts and SymFloats of the graph's inputs; facts: one entry an input, None for numbers.
+    refused: why the record can't be used, None while it can.
+    """
+
+    fake_mode: Any
+    shape_env: Any
+    inputs: list[Any] = field(default_factory=list)
+    facts: list[InputFacts | None] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    refused: str | None = None
+    refused_at: UserLine | None = None
+    decompositions: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    sequence_starts: list[int] = field(default_factory=list)
+    sequence_nodes: list[Any] = field(default_factory=list)
+
+    def refuse(self, reason: str, line: UserLine | None = None) -> None:
+        """Note the first reason for which the record can't be used."""
+        if self.refused is None:
+            self.refused, self.refused_at = reason, line
+
+    def add_input(self, fake: Any) -> None:
+        """Register a graph input before it is used."""
+        self.inputs.append(fake)
+        self.facts.append(InputFacts.of(fake) if isinstance(fake, torch.Tensor) else None)
+
+    def note_sequence(self, start: int, node: Any) -> None:
+        """Autograd nodes numbered from `start` on belong to the torch-level `node`."""
+        self.sequence_starts.append(start)
+        self.sequence_nodes.append(node)
+
+    def node_of_sequence(self, number: int) -> Any:
+        """The torch-level node in whose call the autograd node `number` was made."""
+        at = bisect.bisect_right(self.sequence_starts, number) - 1
+        return self.sequence_nodes[at] if at >= 0 else None
+
+    def checked(self) -> str | None:
+        """The reason to refuse, after comparing the inputs with what they were before the first call."""
+        for index, facts in enumerate(self.facts):
+            if facts is not None and self.refused is None:
+                _check_input(self, index, facts)
+        return self.refused
+
+
+def _check_input(record: AtenRecord, index: int, facts: InputFacts) -> None:
+    fake = facts.fake
+    if storage_key(fake) != facts.storage._cdata:
+        record.refuse(f"input {index} was given other storage")
+    elif (
+        tuple(fake.shape) != facts.size or tuple(fake.stride()) != facts.stride or fake.storage_offset() != facts.offset
+    ):
+        record.refuse(f"the shape or strides of input {index} were changed in place")
+    elif fake.is_leaf and fake.grad is not facts.grad:
+        record.refuse(f"the .grad of input {index} was changed")
+    elif fake.requires_grad != facts.requires_grad and (fake.is_leaf or not facts.is_leaf):
+        if fake.is_leaf:
+            record.refuse(f"requires_grad of input {index} was changed")
+
+
+def storage_key(fake: Any) -> int:
+    """Equal for tensors that share a storage, as long as one of them lives."""
+    return fake.untyped_storage()._cdata
+
+
+@functools.cache
+def _recorder_type() -> type:
+    """The Recorder class, made on first use: its base brings the imports of FakeTensorMode."""
+    fake_class = torch_compat.fake_tensor_class()
+    mode_class = torch_compat.dispatch_mode_class()
+
+    class Recorder(mode_class):  # type: ignore[misc, valid-type]
+        """Appends to `record` what is dispatched while it is entered above the record's FakeTensorMode."""
+
+        supports_higher_order_operators = True
+
+        def __init__(self, record: AtenRecord, *, backward: bool = False) -> None:
+            super().__init__()
+            self.record = record
+            self.backward = backward
+            self.line: UserLine | None = None
+
+        def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if not isinstance(op, torch._ops.OpOverload):
+                self.record.refuse(f"the higher-order operator {op} is not recorded", self.line)
+                return op(*args, **kwargs)
+            if op.namespace == "prim":
+                return op(*args, **kwargs)
+            for kind in types:
+                if not issubclass(kind, fake_class):
+                    return NotImplemented
+            decomposed = self._decompose(op, args, kwargs)
+            if decomposed is not NotImplemented:
+                return decomposed
+            return self._run(op, args, kwargs)
+
+        def _decompose(self, op: Any, args: Any, kwargs: Any) -> Any:
+            decomposition = self.record.decompositions.get(op)
+            if decomposition is not None:
+                with self:
+                    result = decomposition(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+            if torch_compat.is_composite(op):
+                with self:
+                    return op.decompose(*args, **kwargs)
+            return NotImplemented
+
+        def _run(self, op: Any, args: Any, kwargs: Any) -> Any:
+            before = sizes = None
+            if torch.Tag.inplace_view in op.tags:
+                before = torch.ops.aten.alias.default(args[0])
+                if op._schema.name in _STORAGE_CHANGES:
+                    self.record.refuse(f"{op} changes a tensor's storage", self.line)
+            elif "out" in op._overloadname:
+                sizes = [(leaf, tuple(leaf.shape)) for leaf in leaves(kwargs) if isinstance(leaf, torch.Tensor)]
+            if op is not _FRESH_CONSTANT:
+                for leaf in leaves((args, kwargs)):
+                    if isinstance(leaf, torch.Tensor) and not isinstance(leaf, fake_class):
+                        self.record.refuse(f"{op} was given a tensor that is no input of the graph", self.line)
+                    elif isinstance(leaf, torch.Generator):
+                        self.record.refuse(f"{op} was given a random generator", self.line)
+            result = op(*args, **kwargs)
+            if sizes is not None and any(tuple(leaf.shape) != size for leaf, size in sizes):
+                self.record.refuse(f"{op} resized its out= argument", self.line)
+            self._append(op, args, kwargs, result, before)
+            return result
+
+        def _append(self, op: Any, args: Any, kwargs: Any, result: Any, before: Any) -> None:
+            call = Call(op, args, kwargs, result)
+            call.before = before
+            call.line = self.line
+            call.storages = tuple(
+                leaf.untyped_storage()
+                for leaf in leaves(result)
+                if isinstance(leaf, torch.Tensor) and has_storage(leaf)
+            )
+            if self.backward:
+                call.backward = True
+                number = torch_compat.current_gradient_node_number()
+                call.node = None if number is None else self.record.node_of_sequence(number)
+                if call.node is not None:
+                    call.line = call.node.meta.get("user_line")
+            self.record.calls.append(call)
+
+    return Recorder
+
+
+def has_storage(fake: Any) -> bool:
+    """False for layouts without one storage (sparse)."""
+    return fake.layout is torch.strided
+
+
+def new_recorder(record: AtenRecord, *, backward: bool = False) -> Any:
+    """A Recorder that appends to `record`."""
+    return _recorder_type()(record, backward=backward)

@@ -1,0 +1,211 @@
+"""What a graph can't hold: calls refused by name, and errors of the fake run told apart.
+
+A failing fake run means one of three things. The result depends on data: no graph can hold the call. There is no fake
+kernel: a gap in torch. Or eager raises too: then the program sees eager's exception, found by running the call on real
+tensors of the same metadata, since fake kernels word their errors differently.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from ..errors import Unsupported, UserLine
+from .tree import leaves, map_tree
+
+LARGEST_TRIAL_BYTES = 1 << 28
+"""Above this many bytes of operands a failing call isn't repeated on real tensors; it becomes a break."""
+
+_REAL_TENSOR = "keep it outside the compiled function: it needs the real tensor"
+_GENERATOR = "seed and query the random generator outside the compiled function"
+_BACKWARD = "call backward() outside the compiled function, or return the loss"
+
+REFUSED_METHODS = {
+    "data_ptr": _REAL_TENSOR,
+    "numpy": "use torch functions in place of NumPy's, or call .numpy() outside the compiled function",
+    "tolist": "keep the values in a tensor, or call .tolist() outside the compiled function",
+    "storage": _REAL_TENSOR,
+    "untyped_storage": _REAL_TENSOR,
+    "_typed_storage": _REAL_TENSOR,
+    "share_memory_": _REAL_TENSOR,
+    "__array__": "use torch functions in place of NumPy's",
+    "__dlpack__": _REAL_TENSOR,
+    "__reduce_ex__": "copy or pickle outside the compiled function",
+    "__deepcopy__": "use clone(), or copy outside the compiled function",
+    "__repr__": "print tensors outside the compiled function",
+    "__str__": "print tensors outside the compiled function",
+    "__format__": "format tensors outside the compiled function",
+    "set_": "give the tensor other storage outside the compiled function",
+    "resize_": "make a tensor of the new size",
+    "resize_as_": "make a tensor of the new size",
+    "backward": _BACKWARD,
+    "register_hook": "register hooks outside the compiled function",
+    "register_post_accumulate_grad_hook": "register hooks outside the compiled function",
+    "retain_grad": "call retain_grad() outside the compiled function",
+    "rename_": "name dimensions outside the compiled function",
+    "pin_memory": _REAL_TENSOR,
+}
+"""Tensor methods that no graph holds, with the remedy."""
+
+REFUSED_FUNCTIONS: dict[Any, str] = {
+    torch.manual_seed: _GENERATOR,
+    torch.seed: _GENERATOR,
+    torch.initial_seed: _GENERATOR,
+    torch.get_rng_state: _GENERATOR,
+    torch.set_rng_state: _GENERATOR,
+    torch.random.fork_rng: _GENERATOR,
+    torch.cuda.manual_seed: _GENERATOR,
+    torch.cuda.manual_seed_all: _GENERATOR,
+    torch.cuda.get_rng_state: _GENERATOR,
+    torch.cuda.set_rng_state: _GENERATOR,
+    torch.autograd.backward: _BACKWARD,
+    torch.from_numpy: "convert NumPy arrays outside the compiled function",
+    torch.save: "save outside the compiled function",
+    torch.load: "load outside the compiled function",
+    torch.inference_mode: "enter inference mode around the compiled function",
+}
+"""Functions that no graph holds, with the remedy."""
+
+
+def refuse_by_name(fn: Any, line: UserLine | None) -> None:
+    """Raise Unsupported for a function or method that no graph holds."""
+    if isinstance(fn, str):
+        remedy, name = REFUSED_METHODS.get(fn), f"Tensor.{fn}()"
+    else:
+        name = getattr(fn, "__name__", repr(fn))
+        try:
+            remedy = REFUSED_FUNCTIONS.get(fn)
+        except TypeError:  # unhashable callables are not in the table
+            remedy = None
+        if remedy is None and getattr(torch.Tensor, name, None) is fn:
+            remedy = REFUSED_METHODS.get(name)
+    if remedy is not None:
+        raise Unsupported(f"{name} can't be part of a graph", where=line, remedy=remedy)
+
+
+def judge(
+    error: Exception,
+    fn: Callable[..., Any],
+    name: str,
+    fake_args: Any,
+    fake_kwargs: Any,
+    line: UserLine | None,
+) -> Exception:
+    """What to raise for `error`, which a fake run of `fn` raised: Unsupported, or the exception eager raises."""
+    if isinstance(error, torch_compat.data_dependent_errors()):
+        return Unsupported(
+            f"the result of {name} depends on the values in a tensor",
+            where=line,
+            remedy="use torch.where, masks or tensors of a fixed size, or do it outside the compiled function; "
+            "capture_scalar_outputs=True records single values",
+        )
+    if isinstance(error, torch_compat.missing_fake_errors()):
+        return Unsupported(
+            f"{name} has no fake kernel: {_first_line(error)}",
+            where=line,
+            remedy="register one with torch.library.register_fake, or call it outside the compiled function",
+        )
+    found = eager_exception(fn, fake_args, fake_kwargs) if _repeatable(fn) else None
+    if isinstance(found, Exception):
+        return found
+    if found is None and _repeatable(fn) and not isinstance(error, RuntimeError):
+        return error  # wrong arguments (TypeError, IndexError) are found before any kernel, fake or real
+    return Unsupported(
+        f"{name} can't be run on fake tensors: {_first_line(error)}",
+        where=line,
+        remedy="call it outside the compiled function",
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _repeatable(fn: Any) -> bool:
+    """Only torch's own functions are called a second time: they have no effect besides their operands."""
+    module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__objclass__", None), "__module__", "") or ""
+    return module.split(".")[0] in ("torch", "_operator", "operator", "builtins", "math") or isinstance(
+        fn, torch._ops.OpOverload
+    )
+
+
+def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) -> Exception | bool | None:
+    """The exception `fn` raises for real tensors like the fakes; False when it raises none, None when not tried.
+
+    Tensors are filled with zeros, which are valid indices. Random generators are left as they were.
+    """
+    sizes = [leaf for leaf in leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
+    if any(fake.layout is not torch.strided for fake in sizes):
+        return None
+    if sum(_extent(fake) * fake.element_size() for fake in sizes) > LARGEST_TRIAL_BYTES:
+        return None
+    state = torch.get_rng_state()
+    made: dict[int, torch.Tensor] = {}
+    try:
+        real_args, real_kwargs = map_tree(lambda leaf: _real_like(leaf, made), (fake_args, fake_kwargs))
+        fn(*real_args, **real_kwargs)
+    except torch.OutOfMemoryError:
+        return None
+    except Exception as error:  # whatever eager raises is the answer, not a failure of ours
+        return error.with_traceback(None)
+    finally:
+        torch.set_rng_state(state)
+    return False
+
+
+def _extent(fake: Any) -> int:
+    """Number of elements between the first and the last of the tensor in memory."""
+    steps = [(_hint(size) - 1) * _hint(stride) for size, stride in zip(fake.shape, fake.stride())]
+    return 0 if any(_hint(size) == 0 for size in fake.shape) else 1 + sum(steps)
+
+
+def _hint(value: Any) -> int:
+    return value if isinstance(value, int) else torch_compat.hint_of(value)
+
+
+def _real_like(leaf: Any, made: dict[int, torch.Tensor]) -> Any:
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return torch_compat.hint_of(leaf)
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if id(leaf) not in made:
+        with torch.no_grad():
+            memory = torch.zeros(_extent(leaf), dtype=leaf.dtype, device=leaf.device)
+            size = tuple(_hint(size) for size in leaf.shape)
+            real = memory.as_strided(size, tuple(_hint(stride) for stride in leaf.stride()))
+        if leaf.requires_grad:
+            real = real.detach().requires_grad_()
+            if not leaf.is_leaf:
+                real = real.view_as(real)
+        made[id(leaf)] = real
+    return made[id(leaf)]
+
+
+class _OwnThread(logging.Filter):
+    """Drops what one thread logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread != self.thread
+
+
+@contextmanager
+def quiet_fakes() -> Iterator[None]:
+    """No log lines about failing fake kernels from this thread: the exception is the answer that was asked for."""
+    logger = logging.getLogger(torch_compat.FAKE_TENSOR_LOGGER)
+    drop = _OwnThread()
+    logger.addFilter(drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(drop)

@@ -1,0 +1,142 @@
+"""Symbolic sizes: which dimensions get a symbol, where each symbol's value is found, which guards the run needed.
+
+A dimension marked dynamic gets a backed symbol whatever its size: 0 and 1 are sizes like others, and two equal sizes get
+two symbols. Equalities appear only as guards that the run itself asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import torch_compat
+
+if TYPE_CHECKING:
+    import sympy
+
+    from .captured import GraphInput
+
+
+@dataclass(frozen=True)
+class DimPolicy:
+    """How a dynamic dimension behaves: the sizes it may take, and whether becoming a constant is an error."""
+
+    low: int = 0
+    high: int | None = None
+    strict: bool = False
+
+
+def as_policy(policy: Any) -> DimPolicy | None:
+    """A DimPolicy from what callers write: True, a DimPolicy, a (low, high) pair; None and False mean static."""
+    if policy is None or policy is False:
+        return None
+    if policy is True:
+        return DimPolicy()
+    if isinstance(policy, DimPolicy):
+        return policy
+    low, high = policy
+    return DimPolicy(low or 0, high)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a number of the call is found. kind: "size", "stride", "offset" of an input tensor, or "value" of a number."""
+
+    input: int
+    kind: str
+    dim: int = 0
+
+
+@dataclass(frozen=True)
+class ShapeGuard:
+    """A condition on the symbols under which the graph is right. `expr` is a sympy Boolean."""
+
+    expr: sympy.Basic
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ShapeFacts:
+    """The symbols of a graph.
+
+    bindings: where each symbol is read from a call's inputs; guards: what must hold of them. Strides and offsets that were
+    inferred from sizes appear as guards on symbols of their own, bound to that stride or offset.
+    """
+
+    bindings: Mapping[sympy.Symbol, Place]
+    guards: tuple[ShapeGuard, ...]
+
+    @property
+    def static(self) -> bool:
+        """True when no input has a symbol."""
+        return not self.bindings
+
+
+def expression(value: Any) -> Any:
+    """The sympy expression of a SymInt, SymFloat or SymBool; a plain number as it is."""
+    return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+
+
+def plain(value: Any) -> Any:
+    """A SymInt, SymFloat or SymBool that the run has pinned to one value as that value; others as they are."""
+    if isinstance(value, torch.SymInt):
+        expr = value.node.expr
+        return int(expr) if expr.is_Integer else value
+    if isinstance(value, torch.SymFloat):
+        expr = value.node.expr
+        return float(expr) if expr.is_number else value
+    if isinstance(value, torch.SymBool):
+        expr = value.node.expr
+        return bool(expr) if expr.is_Boolean and expr in (True, False) else value
+    return value
+
+
+def input_numbers(inputs: tuple[GraphInput, ...]) -> list[tuple[Place, Any]]:
+    """Each number of the inputs that may be symbolic, sizes first: a symbol is bound where it is first met."""
+    sizes: list[tuple[Place, Any]] = []
+    rest: list[tuple[Place, Any]] = []
+    for item in inputs:
+        if not isinstance(item.fake, torch.Tensor):
+            sizes.append((Place(item.index, "value"), item.fake))
+            continue
+        if not item.dynamic_dims:
+            continue
+        sizes += [(Place(item.index, "size", dim), size) for dim, size in enumerate(item.fake.shape)]
+        rest += [(Place(item.index, "stride", dim), step) for dim, step in enumerate(item.fake.stride())]
+        rest.append((Place(item.index, "offset"), item.fake.storage_offset()))
+    return sizes + rest
+
+
+def shape_facts(inputs: tuple[GraphInput, ...], shape_env: Any) -> ShapeFacts:
+    """The bindings and guards as they stand now. Ask after the last fake run: recording a backward may add guards."""
+    if shape_env is None or all(item.is_tensor and not item.dynamic_dims for item in inputs):
+        return ShapeFacts({}, ())
+    import sympy
+
+    bindings: dict[Any, Place] = {}
+    guards: list[ShapeGuard] = []
+    for place, value in input_numbers(inputs):
+        expr = torch_compat.original_expression(value)
+        if isinstance(expr, sympy.Symbol) and expr not in bindings:
+            bindings[expr] = place
+        elif place.kind != "size" and isinstance(expr, sympy.Basic) and expr.free_symbols:
+            own = sympy.Symbol(f"{place.kind}_{place.input}_{place.dim}", integer=True)
+            bindings[own] = place
+            guards.append(ShapeGuard(sympy.Eq(own, expr, evaluate=False), f"{place.kind} of input {place.input}"))
+    for guard in torch_compat.shape_guards(shape_env):
+        guards.append(ShapeGuard(guard, "assumed while tracing"))
+    return ShapeFacts(bindings, tuple(guards))
+
+
+def pinned_dims(inputs: tuple[GraphInput, ...]) -> list[tuple[int, int, int]]:
+    """(input, dim, size) of the dynamic dimensions that the run turned into constants."""
+    found = []
+    for item in inputs:
+        for dim in item.dynamic_dims:
+            size = plain(item.fake.shape[dim])
+            if isinstance(size, int):
+                found.append((item.index, dim, size))
+    return found

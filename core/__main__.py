@@ -1,0 +1,5 @@
+"""`python -m core`."""
+
+from .cli import main
+
+raise SystemExit(main())

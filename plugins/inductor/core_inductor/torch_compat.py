@@ -1,0 +1,24 @@
+"""Every private torch name that this plugin uses, with the versions it was checked with.
+
+disable_current_modes: `torch.utils._python_dispatch._disable_current_modes`, 2.8 to 2.13. Real tensors can be made inside it
+    even while a fake-tensor mode is active.
+impl_address: `Tensor._cdata`, 2.8 to 2.13. The address of the TensorImpl behind a tensor.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.utils import _python_dispatch
+
+
+def disable_current_modes() -> AbstractContextManager[Any]:
+    """Within it no dispatch mode is active on this thread."""
+    return _python_dispatch._disable_current_modes()
+
+
+def impl_address(tensor: torch.Tensor) -> int:
+    """The address of the TensorImpl of a tensor."""
+    return tensor._cdata

@@ -72,6 +72,11 @@ class VariableTracker:
         """The tracker itself; a lazy one gives the tracker it stands for."""
         return self
 
+    def look_inside(self, tx: Tracer) -> VariableTracker:
+        """The realized tracker, everything it contains realized and guarded too: needed before `as_constant` or
+        `as_proxy` of a container that came from outside."""
+        return self.realize(tx)
+
     def describe(self) -> str:
         """A few words for messages."""
         name = self.source.name() if self.source is not None else ""
@@ -208,6 +213,9 @@ class LazyVariable(VariableTracker):
             emit.load(self.realized)
         else:
             emit.load_source(self.source)
+
+    def look_inside(self, tx: Tracer) -> VariableTracker:
+        return self.realize(tx).look_inside(tx)
 
     def hash_key(self, tx: Tracer) -> Hashable:
         return self.realize(tx).hash_key(tx)

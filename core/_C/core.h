@@ -1,0 +1,203 @@
+/* What the files of the extension share: the process-wide table of types, the thread's state, and one noun a section.
+ *
+ * The frame hook and the code-extra slot belong to the process, and the module refuses sub-interpreters, so its state
+ * is one process-wide struct: a second import of the module shares the types of the first.
+ */
+#ifndef CORE_CORE_H
+#define CORE_CORE_H
+
+#include "pyver.h"
+
+#include <stdint.h>
+
+#include "guards.h"
+
+/* ---- types, filled once by module.c ---- */
+
+typedef struct CoreTypes {
+    PyTypeObject *entry, *callable, *code, *graph, *weak_link;
+} CoreTypes;
+
+extern CoreTypes core_types;
+
+PyTypeObject *core_weak_link_type(PyObject *module);
+PyTypeObject *core_entry_type(PyObject *module);
+PyTypeObject *core_graph_type(PyObject *module);
+PyTypeObject *core_callable_type(PyObject *module);
+PyTypeObject *core_code_type(PyObject *module);
+
+/* ---- the thread's frame callback (hook.c) ---- */
+
+/* callback: owned; NULL means off. run_only: entries run, nothing is compiled.
+ * stack_low/stack_high: the bounds of the thread's C stack, 0 until first asked for. */
+typedef struct CoreThread {
+    PyObject *callback;
+    uintptr_t stack_low, stack_high;
+    int run_only;
+} CoreThread;
+
+/* Initial-exec: one instruction to reach, which matters because the hook reads it for every Python call. */
+extern __thread CoreThread core_thread __attribute__((tls_model("initial-exec")));
+
+/* What core_callback_switch() took away and core_callback_restore() puts back. */
+typedef struct CoreCallback {
+    PyObject *callback;
+    int run_only;
+} CoreCallback;
+
+/* Makes `callback` (a new reference is taken; NULL is off) the thread's callback; the former one moves into the result. */
+static inline CoreCallback
+core_callback_switch(PyObject *callback)
+{
+    CoreThread *thread = &core_thread;
+    CoreCallback former = {thread->callback, thread->run_only};
+    thread->callback = Py_XNewRef(callback);
+    thread->run_only = 0;
+    return former;
+}
+
+static inline void
+core_callback_restore(CoreCallback former)
+{
+    CoreThread *thread = &core_thread;
+    PyObject *current = thread->callback;
+    thread->callback = former.callback;
+    thread->run_only = former.run_only;
+    Py_XDECREF(current);
+}
+
+/* Counts a user of the frame hook in or out; the first installs it, the last takes it away. Never fail. */
+void core_hook_enter(void);
+void core_hook_leave(void);
+extern PyMethodDef core_hook_methods[];
+
+/* ---- WeakLink (weak_link.c): a weakref callback that points back at its owner without keeping it alive ---- */
+
+/* Calls `notify(target)` when the weakref's referent dies; the target sets link->target to NULL when it dies first. */
+typedef struct WeakLink {
+    PyObject_HEAD
+    void *target;
+    void (*notify)(void *target);
+    vectorcallfunc vectorcall;
+} WeakLink;
+
+/* New reference, or NULL with an exception. */
+WeakLink *core_weak_link_new(void *target, void (*notify)(void *));
+
+/* ---- Entry (entry.c): one compiled variant of a code object ---- */
+
+typedef struct Entry {
+    PyObject_HEAD
+    PyObject *program;   /* GuardProgram, or None: always holds; NULL once invalid */
+    PyObject *code;      /* replacement code; NULL once invalid */
+    PyObject *user;      /* NULL once invalid */
+    PyObject *keepalive; /* NULL once invalid */
+    PyObject *owners;    /* tuple of weakrefs whose death invalidates, or NULL */
+    WeakLink *link;      /* their callback, or NULL */
+    PyObject *function;  /* replacement code as a function, with the parts of function_for; or NULL */
+    PyObject *function_for, *defaults, *kwdefaults;
+    PyObject *weakrefs;
+    uint64_t hits;
+    char closed, valid;
+} Entry;
+
+#define Entry_Check(object) Py_IS_TYPE(object, core_types.entry)
+
+/* The first entry of the tuple `entries` (kept alive by the caller) whose guards hold, or NULL; a new reference.
+ * The entry at *recent is tried first; *recent follows the hit. Switches the thread's callback off meanwhile. */
+Entry *core_entry_find(PyObject *entries, Py_ssize_t *recent, const FrameView *view);
+
+/* A new tuple: the valid entries of `entries` and `added` (may be NULL). */
+PyObject *core_entries_with(PyObject *entries, PyObject *added);
+
+/* 0 when the entry's code can stand in for `code`, else -1 with TypeError. */
+int core_entry_fits(Entry *entry, PyCodeObject *code);
+
+/* The entry's function for calls of `fn`, built once and again when fn's defaults change; a new reference. */
+PyObject *core_entry_function(Entry *entry, PyFunctionObject *fn);
+
+/* A function of `code` with globals, builtins, closure, defaults and names of `fn`; a new reference. */
+PyObject *core_function_like(PyFunctionObject *fn, PyObject *code);
+
+/* Drops what the entry owns; later lookups pass it over. */
+void core_entry_invalidate(Entry *entry);
+
+/* ---- dispatch (dispatch.c): what CompiledCallable and CompiledCode have in common ---- */
+
+typedef struct Dispatch {
+    PyObject *callback, *user;
+    PyObject *entries; /* a tuple, replaced as a whole, so that a lookup under way keeps its own */
+    Py_ssize_t recent;
+    uint64_t hits;
+    char skipped;   /* always run as written */
+    char frozen;    /* no more compiling; entries still serve */
+    char compiling; /* a call on this or another thread is in the callback: misses run as written */
+} Dispatch;
+
+int core_dispatch_init(Dispatch *dispatch, PyObject *callback, PyObject *user);
+int core_dispatch_traverse(Dispatch *dispatch, visitproc visit, void *arg);
+void core_dispatch_clear(Dispatch *dispatch);
+
+/* The entry to run for this call (new reference); NULL without an exception: run as written; NULL with one: fail. */
+Entry *core_dispatch_choose(Dispatch *dispatch, PyObject *owner, PyCodeObject *code, const FrameView *view);
+
+/* Calls callback(owner, code, args, globals, builtins, closure), unseen by tracing and with the thread's callback off. */
+PyObject *core_call_compiler(PyObject *callback, PyObject *owner, PyCodeObject *code, const FrameView *view);
+
+/* Calls the entry's function with no hook for a closed entry, else with the hook on and `callback` set. */
+PyObject *core_run_entry(Entry *entry, PyObject *callback, PyObject *function, PyObject *const *args, size_t nargsf,
+                         PyObject *kwnames);
+
+/* Calls `function` with the thread's callback off. */
+PyObject *core_run_plain(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+
+PyObject *core_dispatch_entries(Dispatch *dispatch);
+PyObject *core_dispatch_last(Dispatch *dispatch);
+int core_dispatch_reset(Dispatch *dispatch);
+
+/* ---- argument binding (bind.c) ---- */
+
+enum { CORE_BIND_INLINE = 24 };
+
+/* The argument slots of one call, each an owned reference. */
+typedef struct Bound {
+    PyObject **slots;
+    Py_ssize_t count;
+    PyObject *room[CORE_BIND_INLINE];
+} Bound;
+
+/* 1 when the arguments fit the function's parameters, 0 when they don't (calling it raises), -1 with an exception. */
+int core_bind(Bound *bound, PyFunctionObject *fn, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+void core_bind_release(Bound *bound);
+
+/* ---- code extra (state.c): what the hook knows of a code object ---- */
+
+/* Entries that one callback made for a code object. The callback is held weakly where it can be. */
+typedef struct Group {
+    PyObject *identity; /* the callback, compared only; NULL once it died */
+    PyObject *hold;     /* weakref to it, or itself where it can't be weakly referenced */
+    WeakLink *link;
+    PyObject *entries; /* a tuple, replaced as a whole */
+    Py_ssize_t recent;
+    char skipped, compiling;
+    struct Group *next;
+} Group;
+
+typedef struct CodeState {
+    char skipped;     /* never captured */
+    char replacement; /* made by us: never captured, and stays so after a reset */
+    Group *groups;
+} CodeState;
+
+int core_state_init(void);
+/* NULL when nothing is known of the code; no exception. */
+CodeState *core_state_of(PyCodeObject *code);
+/* NULL with an exception. */
+CodeState *core_state_make(PyCodeObject *code);
+Group *core_group_find(CodeState *state, PyObject *callback);
+Group *core_group_make(CodeState *state, PyObject *callback);
+/* Marks replacement code, so that the hook runs it as it is; -1 with an exception. */
+int core_state_mark_replacement(PyObject *code);
+extern PyMethodDef core_state_methods[];
+
+#endif

@@ -1,8 +1,8 @@
 """Every private torch name that this plugin uses, with the versions it was checked with.
 
-disable_current_modes: `torch.utils._python_dispatch._disable_current_modes`, 2.8 to 2.13. Real tensors can be made inside it
+disable_current_modes: `torch.utils._python_dispatch._disable_current_modes`, 2.13. Real tensors can be made inside it
     even while a fake-tensor mode is active.
-impl_address: `Tensor._cdata`, 2.8 to 2.13. The address of the TensorImpl behind a tensor.
+impl_address: `Tensor._cdata`, 2.13. The address of the TensorImpl behind a tensor.
 """
 
 from __future__ import annotations

@@ -74,10 +74,15 @@ template <typename T, int N> class Buffer {
     T *data_;
 };
 
+// False with an exception for a tensor that has elements but no memory (fake and meta tensors).
 bool read_pointer(const Kernel *self, PyObject *tensor, void **pointer) {
     const TorchSymbols &torch = self->state->torch;
-    if (torch.get_data_ptr(tensor_handle(torch, tensor), pointer) == 0) {
-        return true;
+    void *handle = tensor_handle(torch, tensor);
+    if (torch.get_data_ptr(handle, pointer) == 0) {
+        int64_t elements;
+        if (*pointer != nullptr || (torch.get_numel(handle, &elements) == 0 && elements == 0)) {
+            return true;
+        }
     }
     PyErr_Format(PyExc_RuntimeError, "%U: cannot read the memory of a tensor of type %s", self->name,
                  Py_TYPE(tensor)->tp_name);

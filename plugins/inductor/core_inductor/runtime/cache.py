@@ -1,8 +1,8 @@
 """The disk cache of built kernel libraries: safe between processes, checked when read, bounded in size.
 
 An entry is one file: the shared object and behind it a trailer of magic bytes and a digest; the loader ignores what
-follows an ELF image. Entries appear by rename, so readers see all of one or none. Nothing stored here is ever unpickled or
-evaluated. State shared between threads: the fields of KernelCache under its `_lock`.
+follows an ELF image. Entries appear by rename, so readers see all of one or none. Nothing stored here is ever unpickled
+or evaluated. State shared between threads: the fields of KernelCache under its `_lock`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class KernelCache:
             os.close(descriptor)
 
     def trim(self) -> int:
-        """Remove the least recently used entries beyond the limit, and scratch that no build uses. Returns bytes left."""
+        """Remove the least recently used entries beyond the limit, and abandoned scratch. Returns bytes left."""
         self._drop_stale_scratch()
         entries = []
         for path in self.folder.glob("*.so"):

@@ -101,8 +101,8 @@ def instruction_set() -> str:
 def runtime_libraries() -> tuple[str, ...]:
     """Paths of the OpenMP runtime and the math library that this process has loaded already.
 
-    Linking to those very files records their names in the kernel library, so that the loader reuses the loaded ones: the
-    kernels then share torch's threads. Raises CompilerMissing when there is no OpenMP runtime.
+    Linking to those very files records their names in the kernel library, so that the loader reuses the loaded ones:
+    the kernels then share torch's threads. Raises CompilerMissing when there is no OpenMP runtime.
     """
     loaded = _loaded_files()
     openmp = _first(loaded, _OPENMP_RUNTIMES)

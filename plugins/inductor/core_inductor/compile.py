@@ -1,0 +1,78 @@
+"""One graph from fx to an Artifact: print kernels, build them, load them, bind the wrapper around them.
+
+This is the driver of the whole plugin; its steps stand in `compile_artifact` in their order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from core.plugin import Artifact, CompileContext, CompileFailed
+
+from .aten import run_through_aten
+from .runtime.build import BuildFailed, build_library
+from .runtime.load import make_kernels
+from .runtime.toolchain import CompilerMissing, find_toolchain
+
+_serial = itertools.count()
+
+
+def compile_artifact(graph: Any, ctx: CompileContext) -> Artifact:
+    """Compile a functional ATen graph. Raises CompileFailed when the C++ compiler refuses what was printed."""
+    from .wrapper import compile_fx
+
+    try:
+        find_toolchain(_compiler(ctx))  # before the work of printing kernels that nothing could build
+    except CompilerMissing as missing:
+        return _without_compiler(graph, ctx, missing)
+    program = compile_fx(graph, ctx)
+    try:
+        kernels = _load(program, ctx)
+    except CompilerMissing as missing:
+        return _without_compiler(graph, ctx, missing)
+    except BuildFailed as failure:
+        raise CompileFailed(f"C++ compiler: {failure}", failure.log) from failure
+    return Artifact(
+        call=bind(program.python_source, {**program.constants, **kernels}, ctx.name),
+        kernels=len(program.kernels),
+        extern_calls=program.extern_calls,
+        provenance=program.provenance,
+        size_bytes=len(program.cpp_source),
+        describe=lambda: f"{program.python_source}\n/* kernels */\n{program.cpp_source}",
+    )
+
+
+def _load(program: Any, ctx: CompileContext) -> Mapping[str, Any]:
+    """The kernels of a program as callables; nothing is built for a program that has none."""
+    if not program.kernels:
+        return {}
+    library = build_library(program.cpp_source, compiler=_compiler(ctx), keep=ctx.options.get("cache", True))
+    return make_kernels(library, program.kernels, parallel=ctx.options.get("parallel", True))
+
+
+def bind(source: str, names: Mapping[str, Any], label: str) -> Callable[..., Any]:
+    """The function `call` of generated Python source, with `names` as its globals; tracebacks show its lines."""
+    filename = f"<inductor {label} {next(_serial)}>"
+    namespace = dict(names)
+    exec(compile(source, filename, "exec"), namespace)
+    call = namespace["call"]
+    # Without a time, checkcache keeps the entry; it goes when the function goes.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    weakref.finalize(call, linecache.cache.pop, filename, None)
+    return call
+
+
+def _compiler(ctx: CompileContext) -> str:
+    return str(ctx.options.get("compiler", ""))
+
+
+def _without_compiler(graph: Any, ctx: CompileContext, missing: CompilerMissing) -> Artifact:
+    strict = os.environ.get("CORE_STRICT", "") not in ("", "0")
+    if strict or ctx.options.get("missing_compiler", "aten") == "raise":
+        raise CompileFailed("finding a C++ compiler", str(missing)) from missing
+    return run_through_aten(graph, ctx, str(missing))

@@ -1,0 +1,75 @@
+"""The plugin object behind the entry point `inductor`: what core may ask, and no work before it asks.
+
+Importing this module imports neither torch nor triton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import __version__
+from .shadowing import require_core
+
+require_core()
+
+from core.plugin import Artifact, Backend, Capabilities, CompileContext, Option, Probe, hookimpl  # noqa: E402
+
+_DEVICES = ("cpu",)
+
+
+class InductorBackend(Backend):
+    """Compiles functional ATen graphs to fused loops; what has no loop runs through torch's own kernels."""
+
+    name = "inductor"
+    version = __version__
+    capabilities = Capabilities(
+        graph_level="aten-functional",
+        modes=("inference", "training"),
+        devices=_DEVICES,
+        deterministic="always",
+        dynamic_shapes="full",
+        thread_safe=True,
+    )
+
+    def probe(self, device: str) -> Probe:
+        """Without a compiler the backend still works, through torch's kernels; the probe says so."""
+        kind = device.partition(":")[0]
+        if kind not in _DEVICES:
+            return Probe(False, f"no code generator for device {kind!r}", "choose another backend for this device")
+        from .runtime.toolchain import CompilerMissing, find_toolchain
+
+        try:
+            toolchain = find_toolchain()
+        except CompilerMissing as missing:
+            return Probe(True, f"{missing}: graphs run through torch's kernels", "install g++")
+        return Probe(True, runtime_versions={"compiler": toolchain.identity})
+
+    def options(self) -> Mapping[str, Option]:
+        return {
+            "cache": Option(bool, True, help="keep compiled kernels on disk, in CORE_CACHE_DIR or the user's cache"),
+            "compiler": Option(str, "", help="the C++ compiler: a name or path of g++"),
+            "missing_compiler": Option(
+                str, "aten", ("aten", "raise"), help="without a compiler: run through torch's kernels, or raise"
+            ),
+            "parallel": Option(bool, True, help="let kernels use torch's number of threads"),
+        }
+
+    def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+        from .compile import compile_artifact
+
+        return compile_artifact(graph, ctx)
+
+    def cache_key(self, ctx: CompileContext) -> bytes:
+        from .runtime.toolchain import CompilerMissing, find_toolchain
+
+        try:
+            return repr(find_toolchain(str(ctx.options.get("compiler", ""))).key).encode()
+        except CompilerMissing:
+            return b"aten"
+
+
+@hookimpl
+def core_backend() -> Backend:
+    """The hook that core calls once."""
+    return InductorBackend()

@@ -1,6 +1,6 @@
 """CPython 3.13: NULL after the callable, CALL_KW, TO_BOOL before conditional jumps, opcodes that act on two locals.
 
-FOR_ITER at its end leaves the iterator and continues behind the END_FOR it points to, at a POP_TOP that drops it.
+FOR_ITER at its end drops the iterator and continues behind the END_FOR it points to and the POP_TOP that follows it.
 LOAD_CLOSURE is compiled to LOAD_FAST of the cell's slot.
 """
 

@@ -1,19 +1,27 @@
-"""How deep the value stack gets."""
+"""How deep the value stack gets, and what the code alone tells about the values on it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from dis import stack_effect
 from functools import cache
 
-from .opcodes import KIND, NO_ARGUMENT, OPCODE, OPNAME, TERMINATORS
+from .decode import DecodedCode
+from .instruction import Instruction
+from .opcodes import KIND, NO_ARGUMENT, OPCODE, OPNAME, TABLE, TERMINATORS
 
 _TERMINATOR_CODES = frozenset(OPCODE[name] for name in TERMINATORS if name in OPCODE)
+
+_CALL_PAIR = (OPCODE["PRECALL"], OPCODE["CALL"]) if TABLE.has_precall else ()
 
 
 @cache
 def effect(opcode: int, arg: int, jump: bool) -> int:
     """How many values the opcode leaves on the stack beyond those it found, when it jumps or when it does not."""
+    if TABLE.has_precall and opcode in _CALL_PAIR:
+        # 3.11 books the pop of the arguments at PRECALL; in truth CALL takes them.
+        return 0 if opcode == _CALL_PAIR[0] else -1 - arg
     effective = None if KIND[opcode] == NO_ARGUMENT else arg
     change: int = stack_effect(opcode, effective, jump=jump)
     if OPNAME[opcode] == "RETURN_GENERATOR":
@@ -64,3 +72,85 @@ def stack_size(
                 deepest = depth
             at += 1
     return deepest
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the stack that holds bookkeeping of Python itself.
+
+    With `slot` -1: what `sys.exception()` was before the running handler was entered (PUSH_EXC_INFO put it there,
+    POP_EXCEPT takes it back). Else: what the frame's slot held before an inlined comprehension took it over; `plain`
+    says that the comprehension keeps a plain value there, not a cell.
+    """
+
+    place: int
+    slot: int = -1
+    plain: bool = False
+
+
+@dataclass(frozen=True)
+class StackShape:
+    """The value stack before one instruction, as far as the code alone tells; `depth` counts NULLs too."""
+
+    depth: int
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def handled(self) -> tuple[int, ...]:
+        """Places, from the bottom, of the marks of running handlers."""
+        return tuple(sorted(mark.place for mark in self.marks if mark.slot < 0))
+
+    @property
+    def plain_slots(self) -> frozenset[int]:
+        """Slots that hold a plain value now because the innermost comprehension using them wants it so."""
+        innermost = {mark.slot: mark.plain for mark in sorted(self.marks, key=lambda mark: mark.place)}
+        return frozenset(slot for slot, plain in innermost.items() if slot >= 0 and plain)
+
+
+def stack_shapes(decoded: DecodedCode) -> list[StackShape | None]:
+    """The shape before each instruction; None where control never comes. Computed once for a decoded code."""
+    known: list[StackShape | None] | None = decoded.facts.get("stack_shapes")
+    if known is None:
+        known = decoded.facts["stack_shapes"] = _shapes(decoded)
+    return known
+
+
+def _shapes(decoded: DecodedCode) -> list[StackShape | None]:
+    instructions = decoded.instructions
+    shapes: list[StackShape | None] = [None] * len(instructions)
+    handlers = decoded.handlers()
+    waiting = [(0, StackShape(0))]
+    while waiting:
+        at, shape = waiting.pop()
+        while at < len(instructions) and shapes[at] is None:
+            shapes[at] = shape
+            instruction, entry = instructions[at], handlers[at]
+            if entry is not None:
+                kept = tuple(mark for mark in shape.marks if mark.place < entry.depth)
+                waiting.append((decoded.index_of(entry.target), StackShape(entry.depth + entry.lasti + 1, kept)))
+            if instruction.target is not None:
+                waiting.append((decoded.index_of(instruction.target), _after(decoded, instruction, shape, True)))
+            if instruction.opname in TERMINATORS:
+                break
+            shape = _after(decoded, instruction, shape, False)
+            at += 1
+    return shapes
+
+
+def _after(decoded: DecodedCode, instruction: Instruction, shape: StackShape, jump: bool) -> StackShape:
+    depth = shape.depth + effect(OPCODE[instruction.opname], instruction.arg or 0, jump)
+    marks, opname = shape.marks, instruction.opname
+    if opname == "PUSH_EXC_INFO":
+        marks += (Mark(shape.depth - 1),)
+    elif opname == "LOAD_FAST_AND_CLEAR":
+        assert instruction.arg is not None
+        following = decoded.next_of(instruction)
+        makes_cell = following is not None and following.opname == "MAKE_CELL" and following.arg == instruction.arg
+        marks += (Mark(shape.depth, instruction.arg, not makes_cell),)
+    elif marks:
+        if opname == "SWAP" and instruction.arg is not None:
+            top, other = shape.depth - 1, shape.depth - instruction.arg
+            swapped = {top: other, other: top}
+            marks = tuple(replace(mark, place=swapped.get(mark.place, mark.place)) for mark in marks)
+        marks = tuple(mark for mark in marks if mark.place < depth)
+    return StackShape(depth, marks)

@@ -1,0 +1,292 @@
+"""build_resume: the code of a function that runs the rest of another function.
+
+A resume function takes the values on the stack and the live locals as positional arguments and the cells of the
+original as its closure; it puts the stack back and jumps to where the original stopped. Its instructions, lines and
+protected ranges are the original's, so open `try` and `with` blocks go on to work; what can't be reached from there
+is left out. A resume function can itself be resumed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from types import CodeType
+
+from ..errors import Unsupported
+from . import emit
+from .assemble import assemble
+from .decode import DecodedCode, decode
+from .instruction import CellName, ExceptionEntry, Instruction, copied, located
+from .liveness import cell_slots, liveness, must_be_set
+from .opcodes import FUSED, KIND, LOCAL, OPCODE, TABLE, TERMINATORS
+from .stack import StackShape, stack_shapes
+
+_MARK = ".<resume "
+_STACK, _SLOT = ".stack", ".slot "
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+@dataclass(frozen=True)
+class ResumeCode:
+    """The code of a resume function and how to call it.
+
+    stack: positions of the stack, from the bottom, whose values are the first arguments (all but the NULLs); locals:
+    the names of the arguments behind them; freevars: the variables whose cells make up the closure, in order.
+    handled: positions in `stack` that stand for a handler being run: the argument there is the exception being
+    handled (what `sys.exception()` gives inside), not the value that lies on the stack.
+    """
+
+    code: CodeType
+    stack: tuple[int, ...]
+    locals: tuple[str, ...]
+    freevars: tuple[str, ...]
+    handled: tuple[int, ...] = ()
+
+
+def is_resume_code(code: CodeType) -> bool:
+    """True for the code of a resume function."""
+    return _MARK in code.co_qualname
+
+
+def build_resume(
+    code: CodeType,
+    target: Instruction,
+    *,
+    depth: int,
+    nulls: Collection[int] = (),
+    arguments: Sequence[str] = (),
+) -> ResumeCode:
+    """The resume code of `code` for going on at `target`, an instruction of `decode(code)`.
+
+    depth: how many values, NULLs included, the stack holds before `target`; nulls: the positions of NULLs, from the
+    bottom; arguments: the locals to pass, at least those that are live there and set. A cell variable may be named
+    among them where an inlined comprehension keeps a plain value in its slot.
+
+    Raises Unsupported for code that can't be resumed (generators, coroutines, module and class bodies) and ValueError
+    when the description does not fit the code.
+    """
+    _check_kind(code)
+    decoded = decode(code)
+    shape = _check_stack(code, decoded, target, depth, nulls)
+    plain, covered = _check_arguments(code, decoded, target, shape, arguments)
+    kept, table, start = _reachable(decoded, target)
+    freevars = code.co_cellvars + code.co_freevars
+    if not is_resume_code(code):
+        kept = _explicit_super(code, kept, freevars)
+    passed = tuple(place for place in range(depth) if place not in nulls)
+    entry, entry_table = _entry(depth, nulls, shape.handled, covered, freevars)
+    if kept[0] is not start:
+        entry += emit.jump(start)
+    names = [f"{_STACK}{place}" for place in passed] + [*plain, *(_SLOT + name for name in covered)]
+    resumed = assemble(
+        located(entry, target.position) + kept,
+        code,
+        exception_table=[*entry_table, *table],
+        argcount=len(names),
+        posonlyargcount=len(names),
+        kwonlyargcount=0,
+        varnames=_variables(code, decoded, kept, names),
+        cellvars=(),
+        freevars=freevars,
+        flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
+        qualname=_qualname(code, target),
+    )
+    return ResumeCode(resumed, passed, (*plain, *covered), freevars, shape.handled)
+
+
+def _check_kind(code: CodeType) -> None:
+    if code.co_flags & _SUSPENDS:
+        raise Unsupported(
+            f"{code.co_qualname} is a generator or coroutine: the rest of it can't be made a function",
+            instead="the frame is left to Python",
+            remedy="move the part that should be compiled into a function that does not yield",
+        )
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        raise Unsupported(
+            f"{code.co_qualname} is the body of a class or module, which keeps its variables in a dict",
+            instead="the frame is left to Python",
+            remedy="compile the functions, not the body that defines them",
+        )
+
+
+def _check_stack(
+    code: CodeType, decoded: DecodedCode, target: Instruction, depth: int, nulls: Collection[int]
+) -> StackShape:
+    index = decoded.index_of(target)
+    shape = stack_shapes(decoded)[index]
+    if shape is None:
+        raise ValueError(f"control never comes to {target!r}")
+    if shape.depth != depth:
+        raise ValueError(f"the stack holds {shape.depth} values before {target!r}, not {depth}")
+    if any(not 0 <= place < depth for place in nulls):
+        raise ValueError(f"NULLs at {sorted(nulls)} do not lie on a stack of {depth}")
+    for before in decoded.instructions[max(0, index - 2) : index]:
+        if before.opname == "KW_NAMES":
+            raise ValueError(f"{target!r} is part of a call with keywords, which can't be entered in the middle")
+    if any(later.opname == "RESUME" for later in decoded.instructions[index:]) or any(
+        name.startswith((_STACK, _SLOT)) for name in liveness(code).locals_at(target)
+    ):
+        raise ValueError(f"{target!r} stands in the prologue of the code")
+    return shape
+
+
+def _check_arguments(
+    code: CodeType, decoded: DecodedCode, target: Instruction, shape: StackShape, arguments: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The arguments that are plain locals, and those whose slot is a cell's, taken over by a comprehension."""
+    cells = cell_slots(code, decoded)
+    names = decoded.local_names
+    slots = {names[i]: i for i in reversed(range(len(names)))}
+    slots.update({name: i for i, name in enumerate(code.co_varnames) if i not in cells})
+    if len(set(arguments)) != len(arguments):
+        raise ValueError("an argument is named twice")
+    plain, covered = [], []
+    for name in arguments:
+        slot = slots.get(name)
+        if slot is None:
+            raise ValueError(f"{name!r} is no variable of {code.co_qualname}")
+        if slot not in cells:
+            plain.append(name)
+        elif slot in shape.plain_slots:
+            covered.append(name)
+        else:
+            raise ValueError(f"{name!r} is a cell before {target!r}: it comes with the closure, not as an argument")
+    given = {slots[name] for name in arguments}
+    missing = [
+        names[i] for i in must_be_set(code, target) if i not in given and (i not in cells or i in shape.plain_slots)
+    ]
+    if missing:
+        raise ValueError(f"{', '.join(sorted(missing))} must be passed: the code behind {target!r} reads it unchecked")
+    return plain, covered
+
+
+def _reachable(
+    decoded: DecodedCode, target: Instruction
+) -> tuple[list[Instruction], list[ExceptionEntry], Instruction]:
+    """Copies of what control can reach from `target`, its protected ranges, and the copy of `target`."""
+    instructions, handlers = decoded.instructions, decoded.handlers()
+    seen = [False] * len(instructions)
+    waiting = [decoded.index_of(target)]
+    while waiting:
+        at = waiting.pop()
+        while not seen[at]:
+            seen[at] = True
+            instruction, entry = instructions[at], handlers[at]
+            if entry is not None:
+                waiting.append(decoded.index_of(entry.target))
+            if instruction.target is not None:
+                waiting.append(decoded.index_of(instruction.target))
+            if instruction.opname in TERMINATORS:
+                break
+            at += 1
+    table = []
+    for entry in decoded.exception_table:
+        inside = [i for i in range(decoded.index_of(entry.start), decoded.index_of(entry.end) + 1) if seen[i]]
+        if inside:
+            first, last = instructions[inside[0]], instructions[inside[-1]]
+            table.append(ExceptionEntry(first, last, entry.target, entry.depth, entry.lasti))
+    originals = [instruction for instruction, is_kept in zip(instructions, seen) if is_kept]
+    kept, table = copied(originals, table)
+    return kept, table, kept[originals.index(target)]
+
+
+def _entry(
+    depth: int,
+    nulls: Collection[int],
+    handled: Sequence[int],
+    covered: Sequence[str],
+    freevars: Sequence[str],
+) -> tuple[list[Instruction], list[ExceptionEntry]]:
+    """The prologue: cells, slots that hold plain values, the stack from the bottom up."""
+    entry = emit.prologue((), freevars)
+    table: list[ExceptionEntry] = []
+    for name in covered:
+        entry += _take(_SLOT + name) + [Instruction("STORE_FAST", None, CellName(name))]
+    for place in range(depth):
+        if place in nulls:
+            entry += emit.push_null()
+        elif place in handled:
+            entering, protected = _enter_handler(f"{_STACK}{place}", place)
+            entry += entering
+            table.append(protected)
+        else:
+            entry += _take(f"{_STACK}{place}")
+    return entry, table
+
+
+def _take(name: str) -> list[Instruction]:
+    """[] -> [argument]; the variable lets go of it, so that the value lives no longer than on the original's stack."""
+    if "LOAD_FAST_AND_CLEAR" in OPCODE:
+        return [Instruction("LOAD_FAST_AND_CLEAR", None, name)]
+    return emit.load_fast(name) + emit.delete_fast(name)
+
+
+def _enter_handler(name: str, depth: int) -> tuple[list[Instruction], ExceptionEntry]:
+    """[] -> [what was handled outside], with the exception in `name` as the one being handled.
+
+    RERAISE neither adds a traceback line nor sets `__context__`, so the exception arrives as it left the original.
+    """
+    load, raising = _take(name), emit.reraise()
+    caught = [Instruction("PUSH_EXC_INFO"), *emit.pop_top()]
+    return [*load, *raising, *caught], ExceptionEntry(raising[0], raising[0], caught[0], depth)
+
+
+def _variables(code: CodeType, decoded: DecodedCode, kept: Sequence[Instruction], first: list[str]) -> list[str]:
+    """co_varnames: the arguments, then the other locals that the kept instructions mention."""
+    cells = cell_slots(code, decoded)
+    used: set[int] = set()
+    for instruction in kept:
+        kind = KIND[OPCODE[instruction.opname]] if instruction.opname in OPCODE else None
+        if instruction.arg is None:
+            continue
+        if kind == LOCAL:
+            used.add(instruction.arg)
+        elif kind == FUSED:
+            used.update((instruction.arg >> 4, instruction.arg & 15))
+    names = decoded.local_names
+    return first + [names[slot] for slot in sorted(used) if slot not in cells and names[slot] not in first]
+
+
+def _explicit_super(code: CodeType, kept: list[Instruction], freevars: Sequence[str]) -> list[Instruction]:
+    """Give `super()` its two arguments: it looks for them in the frame, whose first argument is another one here."""
+    if "__class__" not in freevars:
+        return kept
+    result: list[Instruction] = []
+    for at, instruction in enumerate(kept):
+        result.append(instruction)
+        if instruction.opname == "LOAD_GLOBAL" and instruction.argval == "super" and instruction.flags:
+            call = at + 2 if kept[at + 1].opname == "PRECALL" else at + 1
+            if kept[call].opname == "CALL" and kept[call].arg == 0:
+                result += located(_super_call(code, kept[at + 1], kept[call + 1], freevars), instruction.position)
+    return result
+
+
+def _super_call(
+    code: CodeType, otherwise: Instruction, behind: Instruction, freevars: Sequence[str]
+) -> list[Instruction]:
+    """With the callable and its NULL on the stack: call it as `super(__class__, first)` if it is the builtin."""
+    if not code.co_argcount:
+        raise Unsupported(
+            f"{code.co_qualname} calls super() but has no first argument",
+            instead="the frame is left to Python",
+            remedy="write super(Class, self)",
+        )
+    first = code.co_varnames[0]
+    load_first = emit.load_deref(first) if first in freevars else emit.load_fast(first)
+    return [
+        *emit.copy(1 if TABLE.null_before_callable else 2),
+        *emit.load_const(builtins.super),
+        *emit.is_op(),
+        *emit.pop_jump_if_false(otherwise, is_bool=True),
+        *emit.load_deref("__class__"),
+        *load_first,
+        *emit.call_function(2, with_null=True),
+        *emit.jump(behind),
+    ]
+
+
+def _qualname(code: CodeType, target: Instruction) -> str:
+    original = code.co_qualname.split(_MARK, 1)[0]
+    return f"{original}{_MARK}at line {target.line}>"

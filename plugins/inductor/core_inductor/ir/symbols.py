@@ -1,0 +1,79 @@
+"""The one edge to sympy: sizes of fake tensors become index expressions.
+
+Enters: ints and torch.SymInt. Leaves: `Index` values, and which symbol a run-time value binds. Static graphs never
+import sympy here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import expr
+from .expr import Index
+
+
+class UnknownExpression(Exception):
+    """A symbolic size uses a function that index expressions don't have; the operation runs in ATen."""
+
+
+class SymbolTable:
+    """Converts the symbolic sizes of one graph, each expression once."""
+
+    def __init__(self) -> None:
+        self._converted: dict[Any, Index] = {}
+        self.names: dict[str, Any] = {}
+
+    def index(self, value: int | torch.SymInt) -> Index:
+        """The index expression of a size."""
+        if isinstance(value, int):
+            return int(value)
+        node = value.node
+        known = node.maybe_as_int()
+        if known is not None:
+            return int(known)
+        return self._convert(node.expr, node)
+
+    def _convert(self, e: Any, node: Any) -> Index:
+        known = self._converted.get(e)
+        if known is None:
+            known = self._converted[e] = self._build(e, node)
+        return known
+
+    def _build(self, e: Any, node: Any) -> Index:
+        if e.is_Integer:
+            return int(e)
+        if e.is_Symbol:
+            name = str(e)
+            self.names[name] = e
+            return expr.size_var(name, _hint_of(e, node))
+        args = [self._convert(a, node) for a in e.args]
+        if e.is_Add:
+            return expr.total(args)
+        if e.is_Mul:
+            return expr.product(args)
+        if e.is_Pow and isinstance(args[1], int) and args[1] >= 0:
+            return expr.product([args[0]] * args[1])
+        kind = type(e).__name__
+        if kind in ("FloorDiv", "CleanDiv"):
+            return expr.floordiv(args[0], args[1])
+        if kind in ("Mod", "PythonMod"):
+            return expr.mod(args[0], args[1])
+        if kind == "ModularIndexing":
+            return expr.mod(expr.floordiv(args[0], args[1]), args[2])
+        if kind in ("Max", "Min"):
+            result = args[0]
+            for a in args[1:]:
+                result = expr.extremum(kind == "Max", result, a)
+            return result
+        raise UnknownExpression(f"{kind} in the size {e}")
+
+
+def _hint_of(symbol: Any, node: Any) -> int:
+    environment = node.shape_env
+    for table in ("backed_var_to_val", "var_to_val"):
+        value = getattr(environment, table, {}).get(symbol)
+        if value is not None:
+            return int(value)
+    return 64

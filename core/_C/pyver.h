@@ -6,12 +6,13 @@
 #ifndef CORE_PYVER_H
 #define CORE_PYVER_H
 
-#ifdef CORE_FRAME_INTERNALS
+#if defined(CORE_FRAME_INTERNALS) || defined(CORE_DICT_INTERNALS)
 #define Py_BUILD_CORE 1
 #endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <structmember.h>
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
@@ -58,6 +59,40 @@ core_code_has_local_monitors(PyCodeObject *code)
 #endif
 }
 
+/* Address of the pointer to an instance's `__dict__`; NULL where the type has none, or after a failed allocation.
+ *
+ * Instances may keep their attributes inline until someone asks for the dict. Making it allocates, which on 3.11 may
+ * run the garbage collector and so user code: with may_make == 0 the function then sets *not_ready instead.
+ */
+static inline PyObject **
+core_instance_dict_slot(PyObject *object, int may_make, int *not_ready)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject **slot = (PyObject **)object - 3;
+    if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+#if CORE_PY311
+        if (slot[-1] == NULL) /* no inline values */
+            return slot;
+#elif CORE_PY312
+        if (((uintptr_t)*slot & 1) == 0) /* a dict, not tagged inline values */
+            return slot;
+#else
+        if (*slot != NULL || !(type->tp_flags & Py_TPFLAGS_INLINE_VALUES))
+            return slot;
+#endif
+    }
+    else if (type->tp_dictoffset >= 0)
+        return type->tp_dictoffset == 0 ? NULL : (PyObject **)((char *)object + type->tp_dictoffset);
+    if (CORE_PY311 && !may_make) {
+        *not_ready = 1;
+        return NULL;
+    }
+    slot = _PyObject_GetDictPtr(object);
+    if (slot == NULL)
+        PyErr_Clear();
+    return slot;
+}
+
 /* Argument slots of a code object: positional, keyword-only, *args, **kw. */
 static inline int
 core_argument_slots(const PyCodeObject *code)
@@ -65,6 +100,42 @@ core_argument_slots(const PyCodeObject *code)
     return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) +
            !!(code->co_flags & CO_VARKEYWORDS);
 }
+
+#ifdef CORE_DICT_INTERNALS
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#include "internal/pycore_dict.h"
+#pragma GCC diagnostic pop
+
+/* 1 when every key is an exact str, so that a lookup by an exact str calls no user code. */
+static inline int
+core_dict_has_str_keys_only(PyObject *dict)
+{
+    return ((PyDictObject *)dict)->ma_keys->dk_kind != DICT_KEYS_GENERAL;
+}
+
+/* Changes with every change of the dict. 3.11: unique in the process. Later versions keep watcher bits in it. */
+static inline uint64_t
+core_dict_version(PyObject *dict)
+{
+    return ((PyDictObject *)dict)->ma_version_tag;
+}
+
+/* 1 when the dict is a window on values that lie in an instance (3.13): a store through the instance may neither
+ * change the version nor tell a watcher. */
+static inline int
+core_dict_is_window(PyObject *dict)
+{
+#if CORE_PY313
+    return ((PyDictObject *)dict)->ma_values != NULL;
+#else
+    (void)dict;
+    return 0;
+#endif
+}
+
+#endif /* CORE_DICT_INTERNALS */
 
 #ifdef CORE_FRAME_INTERNALS
 

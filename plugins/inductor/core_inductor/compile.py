@@ -24,12 +24,12 @@ _serial = itertools.count()
 
 def compile_artifact(graph: Any, ctx: CompileContext) -> Artifact:
     """Compile a functional ATen graph. Raises CompileFailed when the C++ compiler refuses what was printed."""
-    from .wrapper import compile_fx
-
     try:
         find_toolchain(_compiler(ctx))  # before the work of printing kernels that nothing could build
     except CompilerMissing as missing:
         return _without_compiler(graph, ctx, missing)
+    from .wrapper import compile_fx
+
     program = compile_fx(graph, ctx)
     try:
         kernels = _load(program, ctx)

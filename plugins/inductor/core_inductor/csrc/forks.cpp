@@ -1,59 +1,43 @@
 // How many threads a kernel may use.
 //
-// A forked child inherits libgomp's record of worker threads but not the threads: its next parallel region of more
-// than one thread waits for them forever. So where the process had other threads at the moment of the fork, kernels in
-// the child run on one thread. State shared between threads: `lost_workers`, written only in the fork handlers.
+// A forked child inherits libgomp's record of worker threads but not the threads: its next parallel region of more than
+// one thread waits for them forever. So once a kernel has run on several threads, kernels in a child of this process
+// run on one. State shared between threads: the two flags; `lost_workers` is written in the fork handler only.
 
 #include "runtime.h"
 
+#include <algorithm>
 #include <atomic>
-#include <dirent.h>
 #include <pthread.h>
 
 namespace runtime {
 
 namespace {
 
+std::atomic<bool> ran_in_parallel{false};
 std::atomic<bool> lost_workers{false};
-bool had_workers = false;  // written by the forking thread, read by its copy in the child
 
-// True when this process has more than one thread, or when that can't be found out.
-bool has_other_threads() {
-    DIR *tasks = opendir("/proc/self/task");
-    if (tasks == nullptr) {
-        return true;
-    }
-    int entries = 0;
-    while (entries <= 3 && readdir(tasks) != nullptr) {
-        entries++;  // "." and ".." are among them
-    }
-    closedir(tasks);
-    return entries > 3;
-}
-
-void before_fork() { had_workers = has_other_threads(); }
-
-void in_child() {
-    if (had_workers) {
-        lost_workers.store(true, std::memory_order_relaxed);
-    }
-}
+void in_child() { lost_workers.store(ran_in_parallel.load(std::memory_order_relaxed), std::memory_order_relaxed); }
 
 }  // namespace
 
 void watch_forks() {
     static std::atomic<bool> watching{false};
     if (!watching.exchange(true)) {
-        pthread_atfork(before_fork, nullptr, in_child);
+        pthread_atfork(nullptr, nullptr, in_child);
     }
 }
 
-int thread_count(const TorchSymbols &torch) {
-    if (lost_workers.load(std::memory_order_relaxed)) {
-        return 1;
+int available_threads(const TorchSymbols &torch) {
+    return lost_workers.load(std::memory_order_relaxed) ? 1 : std::max(1, torch.get_num_threads());
+}
+
+int claim_threads(const TorchSymbols &torch) {
+    const int count = available_threads(torch);
+    if (count > 1) {
+        ran_in_parallel.store(true, std::memory_order_relaxed);
     }
-    const int count = torch.get_num_threads();
-    return count < 1 ? 1 : count;
+    return count;
 }
 
 }  // namespace runtime

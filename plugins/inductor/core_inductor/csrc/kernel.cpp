@@ -173,7 +173,7 @@ void run(const Kernel *self, PyObject *const *args, void *const *pointers, const
     const Plan &plan = *self->plan;
     elements = work_elements(self, args, elements);
     const int nthreads =
-        plan.parallel && elements >= plan.parallel_elements ? thread_count(self->state->torch) : 1;
+        plan.parallel && elements >= plan.parallel_elements ? claim_threads(self->state->torch) : 1;
     if (elements < plan.release_elements) {
         plan.function(pointers, ints, floats, nthreads);
         return;

@@ -63,7 +63,7 @@ PyObject *threads(PyObject *module, PyObject *) {
         PyErr_SetString(PyExc_RuntimeError, "calibrate has not run in this process");
         return nullptr;
     }
-    return PyLong_FromLong(thread_count(torch));
+    return PyLong_FromLong(available_threads(torch));
 }
 
 PyMethodDef methods[] = {

@@ -75,8 +75,12 @@ bool has_layout(const TorchSymbols &torch, PyObject *tensor, const int64_t *size
 PyObject *on_storage_of(const TorchSymbols &torch, PyObject *tensor, const int64_t *sizes, const int64_t *strides,
                         Py_ssize_t ndim);
 PyObject *check_layout(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+// forks.cpp
 // Threads a kernel may use: torch's setting, or one where worker threads were lost by a fork.
-int thread_count(const TorchSymbols &torch);
+int available_threads(const TorchSymbols &torch);
+// The same, for a kernel that is about to use them.
+int claim_threads(const TorchSymbols &torch);
 void watch_forks();
 
 // library.cpp

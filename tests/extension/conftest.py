@@ -1,9 +1,9 @@
 """Runs the tests of the extension on every supported interpreter.
 
-A test module that says `EVERY_INTERPRETER = True` is not imported by pytest. Each of its test functions becomes one test
-for each interpreter: the extension is built for it once (build/extension/<tag>), and the function runs in a process of its
-own, so that a crash, a leak or a left-over hook belongs to one test. Such functions take no arguments; raising
-unittest.SkipTest skips. Where an interpreter is absent, its tests are skipped.
+A test module that says `EVERY_INTERPRETER = True` is not imported by pytest. Each of its test functions becomes one
+test for each interpreter: the extension is built for it once (build/extension/<version>), and the function runs in a
+process of its own, so that a crash, a leak or a left-over hook belongs to one test. Such functions take no arguments;
+raising unittest.SkipTest skips. Where an interpreter is absent, its tests are skipped.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ import pickle
 import threading
 import weakref
 
-from core import _C
 from replacing import Callback, copied, copying, first_is
+
+from core import _C
 
 EVERY_INTERPRETER = True
 
@@ -324,14 +325,15 @@ def test_it_binds_as_a_method_and_speaks_like_the_function():
     assert weakref.ref(call)() is call and len({call, call}) == 1
 
 
-plain_everything = everything
-everything = _C.CompiledCallable(everything, copying(closed=True))
+@functools.partial(_C.CompiledCallable, callback=copying(closed=True))
+def importable(x):
+    return x
 
 
 def test_copies_are_the_object_itself_and_pickles_go_by_name():
-    assert copy.copy(everything) is everything and copy.deepcopy([everything])[0] is everything
-    assert pickle.loads(pickle.dumps(everything)) is everything
-    local = _C.CompiledCallable(plain_everything, copying())
+    assert copy.copy(importable) is importable and copy.deepcopy([importable])[0] is importable
+    assert pickle.loads(pickle.dumps(importable)) is importable
+    local = _C.CompiledCallable(importable.fn, copying())
     raises((pickle.PicklingError, AttributeError), pickle.dumps, local)
 
 
@@ -352,7 +354,7 @@ def test_a_resume_function_takes_its_closure_first():
     for bad in [(None, 1, 1), ((), 1, 1), ((1,), 1, 1), (resume.__closure__, 1), ()]:
         raises(TypeError, call, *bad)
     raises(TypeError, call, resume.__closure__, 1, y=2)
-    raises(ValueError, _C.CompiledCode, plain_everything.__code__, globals(), callback)
+    raises(ValueError, _C.CompiledCode, everything.__code__, globals(), callback)
     call.reset()
     assert call.entries() == []
 

@@ -4,8 +4,9 @@ import asyncio
 import sys
 import traceback
 
-from core import _C
 from replacing import Callback, copied, copying, grown, hooked, only
+
+from core import _C
 
 EVERY_INTERPRETER = True
 
@@ -118,7 +119,11 @@ def test_raising_and_wrong_answers_fail_the_call_cleanly():
     def boom():
         raise KeyError("no")
 
-    for answer, error in ((boom, KeyError), (lambda: 3, TypeError), (lambda: _C.Entry(None, other.__code__, 0), TypeError)):
+    for answer, error in (
+        (boom, KeyError),
+        (lambda: 3, TypeError),
+        (lambda: _C.Entry(None, other.__code__, 0), TypeError),
+    ):
         with hooked(only(f.__code__, answer)):
             for _ in range(200):
                 try:
@@ -154,31 +159,37 @@ def test_cells_and_closures_follow_the_function_that_is_called():
         return f
 
     code = make(0).__code__
-    with hooked(only(code, lambda: _C.Entry(None, grown(code, 20), False))):
+    callback = only(code, lambda: _C.Entry(None, grown(code, 20), False))
+    with hooked(callback):
         for n in range(5):
             assert make(n)(1, 2)() == 220 + n
     assert _C.frame_entries(code)[0].hits == 4
 
 
 def test_larger_replacements_fit_at_every_position_of_the_data_stack():
+    """Where the stack's chunk has no room the replacement runs as a function: same results, same errors, no leak."""
     space = {}
     body = "\n".join(f"    v{i} = x + {i}" for i in range(300))
-    exec(f"def big(x, *, k=1, **kw):\n{body}\n    return v299 + k", space)
-    exec("def small(x, *, k=1, **kw):\n    return x + 299 + k", space)
     exec("def at(depth, pad, call):\n    return at(depth - 1, pad, call) if depth else call(*pad)", space)
-    big, small, at = space["big"], space["small"], space["at"]
-
-    def padded(*pad):
-        return small(pad[0], k=2)
-
-    skip = (at.__code__, padded.__code__)
-    for code in skip:
-        _C.skip_code(code)
-    with hooked(only(small.__code__, lambda: _C.Entry(None, big.__code__, False))):
-        for depth in range(0, 240, 1):
-            for width in (1, 7, 40):
-                assert at(depth, range(width), padded) == 301
-    assert _C.frame_entries(small.__code__)[0].hits == 719
+    exec("def padded(*pad):\n    return small(pad[0])", space)
+    _C.skip_code(space["at"].__code__)
+    _C.skip_code(space["padded"].__code__)
+    for parameters in ("x", "x, y=2, *rest, k=1, **kw"):
+        exec(f"def big({parameters}):\n{body}\n    return 1 // (v299 - 299)", space)
+        exec(f"def small({parameters}):\n    return 1 // x", space)
+        small = space["small"]
+        replace_small = only(small.__code__, lambda: _C.Entry(None, space["big"].__code__, False))
+        outcomes = []
+        with hooked(replace_small):
+            for depth in range(240):
+                for width in (1, 7, 40):
+                    outcomes.append(space["at"](depth, range(1, width + 1), space["padded"]))
+                    try:
+                        space["at"](depth, [0] * width, space["padded"])
+                    except ZeroDivisionError as error:
+                        outcomes.append(traceback.extract_tb(error.__traceback__)[-1].name)
+        assert outcomes == [1, "big"] * 720
+        assert _C.frame_entries(small.__code__)[0].hits == 1439
 
 
 def test_exceptions_show_one_frame_with_name_line_and_columns():
@@ -194,7 +205,13 @@ def test_exceptions_show_one_frame_with_name_line_and_columns():
             entry = error.__traceback__
             while entry is not None:
                 frame = entry.tb_frame
-                frames.append((frame.f_code.co_name, entry.tb_lineno, dict(frame.f_locals) if frame.f_code.co_name == "fails" else 0))
+                frames.append(
+                    (
+                        frame.f_code.co_name,
+                        entry.tb_lineno,
+                        dict(frame.f_locals) if frame.f_code.co_name == "fails" else 0,
+                    )
+                )
                 entry = entry.tb_next
             return frames, frame.f_back.f_code.co_name, traceback.format_exc()
 
@@ -215,11 +232,13 @@ def test_kept_frames_stay_valid_and_can_be_cleared():
     def fails(x):
         raise ValueError(x)
 
-    with hooked(copying(copy=grown)):
+    callback = copying(copy=grown)
+    with hooked(callback):
         for _ in range(3):
             thing = Big()
             before = sys.getrefcount(thing)
             frame, _ = keeps(thing)
+            callback.calls.clear()
             assert frame.f_locals["x"] is thing and frame.f_code.co_name == "keeps"
             assert sys.getrefcount(thing) > before
             frame.clear()

@@ -205,3 +205,51 @@ def pad_decomposition() -> Any:
     from torch._refs import constant_pad_nd
 
     return constant_pad_nd
+
+
+def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
+    """Write a sympy expression as call nodes; `symbols` maps its free symbols to nodes. Returns the last node."""
+    import torch.fx as fx
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    proxies = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}
+    result = sympy_interp(PythonReferenceAnalysis, proxies, expr)
+    return result.node
+
+
+# -- backends: what runs around a compiled graph ----------------------------------------------------------------------
+
+
+def below_autograd_guard() -> Any:
+    """The class of a context manager beneath which no call is seen by autograd, nor tracked as a view."""
+    return torch._C._AutoDispatchBelowAutograd
+
+
+def without_autocast_guard() -> Any:
+    """The class of the context manager that without_autocast() returns an instance of."""
+    return torch._C._DisableAutocast
+
+
+def functorch_level_function() -> Any:
+    """() -> the level of the innermost active torch.func transform, None outside of any."""
+    return torch._C._functorch.maybe_current_level
+
+
+def function_apply(function: type) -> Any:
+    """`apply` of an autograd.Function subclass as the C function beneath, without the Python method above it.
+
+    That method only adds the case of an active torch.func transform, which guards exclude.
+    """
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+
+def tensor_version(tensor: Any) -> int:
+    """The version counter, which every write in place raises."""
+    return tensor._version
+
+
+def view_base(tensor: Any) -> Any:
+    """The tensor that a view is a view of as autograd sees it, None for a tensor that is no view."""
+    return tensor._base

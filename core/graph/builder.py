@@ -20,6 +20,7 @@ from .. import torch_compat
 from ..errors import Unsupported, UserLine
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, writable
+from .mutation import fixed_offsets, mutated_inputs
 from .recorder import AtenRecord, new_recorder
 from .refusals import judge, quiet_fakes, refuse_by_name
 from .symbols import as_policy, pinned_dims, plain
@@ -486,6 +487,7 @@ class GraphBuilder:
             mutated=self._mutated(),
             lines=self._lines,
             ops=self.ops,
+            fixed_offsets=fixed_offsets(record) if record is not None else (),
         )
 
     def _needs_grad(self, outputs: tuple[Any, ...]) -> bool:
@@ -499,8 +501,6 @@ class GraphBuilder:
     def _mutated(self) -> frozenset[int]:
         if self._record is None:
             return frozenset()
-        from .mutation import mutated_inputs
-
         return mutated_inputs(self._record)
 
     def _check_strict_dims(self) -> None:

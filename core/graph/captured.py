@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch.fx as fx
 
 from ..errors import UserLine
+from .symbols import ShapeFacts, shape_facts
 
 if TYPE_CHECKING:
     from .recorder import AtenRecord
@@ -49,7 +50,7 @@ class CapturedGraph:
     module: runs with one argument an input, returns a tuple; it leaves grad mode and autocast as it found them.
     outputs: the fake of each output. needs_grad: an output or a mutated input carries gradients that the graph itself
     must provide. mutated: indices of inputs written to. lines: user line of each call node, by node name.
-    graph_values: the GraphValues of the outputs, in order. ops: number of torch-level calls.
+    ops: number of torch-level calls. fixed_offsets: (input, storage offset) that the code relies on (as_strided).
     """
 
     module: fx.GraphModule
@@ -62,3 +63,8 @@ class CapturedGraph:
     mutated: frozenset[int]
     lines: Mapping[str, UserLine]
     ops: int = 0
+    fixed_offsets: tuple[tuple[int, int], ...] = ()
+
+    def shapes(self) -> ShapeFacts:
+        """The symbols of the graph and the conditions on them, as they stand now (see symbols.shape_facts)."""
+        return shape_facts(self.inputs, self.shape_env, self.fixed_offsets)

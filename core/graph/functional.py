@@ -35,9 +35,8 @@ class JointGraph:
     module: placeholders are the inputs, then the tangents; the output is a tuple of the slots, then the gradients.
     tangents: positions of the placeholders that are incoming gradients; tangent_slots: the slot each belongs to.
     forward_outputs: number of slots. gradients: per input the position of its gradient in the output, None for none.
-    Node meta as in FunctionalGraph, and "backward": True for nodes that the backward recorded (also those, like a
-    recomputation, that don't depend on a tangent); "recompute": True where the node may be computed again in the
-    backward (pointwise, views, creation: see `partition`); "must_recompute": True inside a checkpointed region.
+    Node meta as in FunctionalGraph, and "backward": True for what the backward recorded, which may include nodes that
+    depend on no tangent.
     """
 
     module: fx.GraphModule

@@ -48,3 +48,20 @@ def mutated_inputs(record: AtenRecord) -> frozenset[int]:
             if has_storage(fake):
                 found.update(by_storage.get(storage_key(fake), ()))
     return frozenset(found)
+
+
+def fixed_offsets(record: AtenRecord) -> tuple[tuple[int, int], ...]:
+    """(input, storage offset) of the inputs that as_strided reads: it counts from the beginning of the storage."""
+    storages = {
+        storage_key(call.args[0])
+        for call in record.calls
+        if call.op is torch.ops.aten.as_strided.default and has_storage(call.args[0])
+    }
+    if not storages:
+        return ()
+    facts = [(index, item) for index, item in enumerate(record.facts) if item is not None]
+    return tuple(
+        (index, item.offset)
+        for index, item in facts
+        if item.storage._cdata in storages and isinstance(item.offset, int)
+    )

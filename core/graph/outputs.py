@@ -40,7 +40,7 @@ BASE = _Base()
 class ViewStep:
     """One view operation: op(*args, **kwargs) with BASE replaced by the tensor and each SlotRef by its number.
 
-    args may nest lists and tuples. item: which element of the result, for operators that return several views.
+    op is an OpOverload or `as_strided_within`. args may nest lists and tuples. item: which element of the result, for operators that return several views.
     grad: the grad mode in which the program took the view; run the step in that mode.
     """
 
@@ -134,3 +134,8 @@ class Epilogue:
     def trivial(self) -> bool:
         """True when the program's outputs are the graph's slots, one by one, and nothing is written back."""
         return not self.write_backs and self.outputs == tuple(Slot(index) for index in range(len(self.slots)))
+
+
+def as_strided_within(base: Any, size: Any, stride: Any, offset: Any) -> Any:
+    """A strided view whose offset counts from the first element of `base`, wherever that lies in its storage."""
+    return base.as_strided(size, stride, base.storage_offset() + offset)

@@ -18,6 +18,7 @@ import torch
 from .. import torch_compat
 from ..errors import UserLine
 from .tree import leaves
+from .twins import out_names
 
 _FRESH_CONSTANT = torch.ops.aten.lift_fresh.default
 _STORAGE_CHANGES = frozenset(("aten::set_", "aten::resize_", "aten::resize_as_", "aten::_resize_output_"))
@@ -214,7 +215,7 @@ def _recorder_type() -> type:
                 before = torch.ops.aten.alias.default(args[0])
                 if op._schema.name in _STORAGE_CHANGES:
                     self.record.refuse(f"{op} changes a tensor's storage", self.line)
-            elif "out" in op._overloadname:
+            elif out_names(op):
                 sizes = [(leaf, tuple(leaf.shape)) for leaf in leaves(kwargs) if isinstance(leaf, torch.Tensor)]
             if op is not _FRESH_CONSTANT:
                 for leaf in leaves((args, kwargs)):

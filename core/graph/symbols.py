@@ -110,14 +110,24 @@ def input_numbers(inputs: tuple[GraphInput, ...]) -> list[tuple[Place, Any]]:
     return sizes + rest
 
 
-def shape_facts(inputs: tuple[GraphInput, ...], shape_env: Any) -> ShapeFacts:
-    """The bindings and guards as they stand now. Ask after the last fake run: recording a backward may add guards."""
-    if shape_env is None or all(item.is_tensor and not item.dynamic_dims for item in inputs):
+def shape_facts(
+    inputs: tuple[GraphInput, ...], shape_env: Any, fixed_offsets: tuple[tuple[int, int], ...] = ()
+) -> ShapeFacts:
+    """The bindings and guards as they stand now. Ask after the last fake run: recording a backward may add guards.
+
+    fixed_offsets: (input, storage offset) pairs that must hold.
+    """
+    static = shape_env is None or all(item.is_tensor and not item.dynamic_dims for item in inputs)
+    if static and not fixed_offsets:
         return ShapeFacts({}, ())
     import sympy
 
     bindings: dict[Any, Place] = {}
     guards: list[ShapeGuard] = []
+    for index, offset in fixed_offsets:
+        own = sympy.Symbol(f"fixed_offset_{index}", integer=True)
+        bindings[own] = Place(index, "offset")
+        guards.append(ShapeGuard(sympy.Eq(own, offset), f"the code uses the storage offset of input {index}"))
     for place, value in input_numbers(inputs):
         expr = torch_compat.original_expression(value)
         if isinstance(expr, sympy.Symbol) and expr not in bindings:

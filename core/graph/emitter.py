@@ -1,0 +1,122 @@
+"""NodeEmitter: writes nodes of a functional graph, each with a fake value that tells the truth about its strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .. import torch_compat
+from .constants import writable
+from .tree import leaves, map_tree
+
+
+class NodeEmitter:
+    """Appends call nodes to `graph`; `attributes` holds the constants that get_attr nodes name.
+
+    provenance is merged into the meta of each node written, so that its owner sets it once for each recorded call.
+    """
+
+    def __init__(self, fake_mode: Any, shape_env: Any) -> None:
+        self.graph = fx.Graph()
+        self.attributes: dict[str, Any] = {}
+        self.provenance: dict[str, Any] = {}
+        self._mode = fake_mode
+        self._shape_env = shape_env
+        self._attribute_of: dict[int, str] = {}
+
+    def placeholder(self, name: str, val: Any) -> fx.Node:
+        """The next input of the graph."""
+        node = self.graph.placeholder(name)
+        node.meta["val"] = val
+        return node
+
+    def emit(self, target: Callable[..., Any], args: Any, kwargs: Any = None, *, val: Any = None) -> fx.Node:
+        """A call of `target` on trees of nodes and constants. Without `val` the call is run on the operands' fakes."""
+        kwargs = kwargs or {}
+        if val is None:
+            val = self.run(target, args, kwargs)
+        args, kwargs = map_tree(self._constant, (tuple(args), dict(kwargs)))
+        node = self.graph.call_function(target, args, kwargs)
+        node.meta["val"] = val
+        node.meta.update(self.provenance)
+        return node
+
+    def item(self, node: fx.Node, *path: int) -> fx.Node:
+        """The element of a tuple- or list-valued node at `path`."""
+        import operator
+
+        for at in path:
+            val = node.meta["val"][at]
+            node = self.emit(operator.getitem, (node, at), val=val)
+        return node
+
+    def run(self, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The result of `target` on the fakes of its operands: no guards, no gradients, no record."""
+        fakes, fake_kwargs = map_tree(
+            lambda leaf: leaf.meta["val"] if isinstance(leaf, fx.Node) else leaf, (args, kwargs)
+        )
+        with ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(torch_compat.without_autocast())
+            stack.enter_context(self._shape_env.suppress_guards())
+            stack.enter_context(self._mode)
+            return target(*fakes, **fake_kwargs)
+
+    def attribute(self, value: Any) -> fx.Node:
+        """A get_attr node for an object that no source text can stand for."""
+        name = self._attribute_of.get(id(value))
+        if name is None:
+            name = self._attribute_of[id(value)] = f"constant_{len(self.attributes)}"
+            self.attributes[name] = value
+        node = self.graph.get_attr(name)
+        node.meta.update(self.provenance)
+        return node
+
+    def _constant(self, leaf: Any) -> Any:
+        return leaf if isinstance(leaf, fx.Node) or callable(leaf) or writable(leaf) else self.attribute(leaf)
+
+    def module(self, name: str) -> fx.GraphModule:
+        """The finished graph."""
+        root = torch.nn.Module()
+        for attribute, value in self.attributes.items():
+            setattr(root, attribute, value)
+        return fx.GraphModule(root, self.graph, name)
+
+
+def same_geometry(left: Any, right: Any) -> bool:
+    """Equal sizes and, but for dimensions of size 1, equal strides. Symbolic numbers are compared as expressions."""
+    if left is right:
+        return True
+    if left.ndim != right.ndim:
+        return False
+    pairs = zip(left.shape, right.shape, left.stride(), right.stride())
+    return all(_same(a, b) and (_same(a, 1) or _same(s, t)) for a, b, s, t in pairs)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    from .symbols import expression
+
+    return bool(expression(left) == expression(right))  # sympy's == compares structure and asks no guard
+
+
+def is_contiguous(fake: Any) -> bool:
+    """Row-major without gaps, decided by structure alone."""
+    expected: Any = 1
+    for size, stride in zip(reversed(fake.shape), reversed(fake.stride())):
+        if not _same(size, 1) and not _same(stride, expected):
+            return False
+        expected = expected * size
+    return True
+
+
+def tensor_nodes(tree: Any) -> list[fx.Node]:
+    """The nodes among the leaves of a tree whose value is a tensor."""
+    return [
+        leaf for leaf in leaves(tree) if isinstance(leaf, fx.Node) and isinstance(leaf.meta.get("val"), torch.Tensor)
+    ]

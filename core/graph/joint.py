@@ -1,0 +1,113 @@
+"""The joint graph: the backward as the real autograd engine dispatches it on the fakes of the one run.
+
+Hooks, detach, no_grad regions and custom functions come out as in eager, because it is eager's engine that meets them.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .. import torch_compat
+from ..errors import RecorderRefused
+from .captured import CapturedGraph
+from .finish import close_graph, usable_record
+from .functional import JointGraph
+from .functionalize import Functionalizer, is_random
+from .output_plan import OutputPlan
+from .recorder import AtenRecord, Call, new_recorder
+from .refusals import quiet_fakes
+
+
+def joint_graph(captured: CapturedGraph) -> JointGraph:
+    """Forward and backward of a captured graph. Consumes the fakes' autograd graph: ask once for each capture.
+
+    Raises RecorderRefused for what the recorder doesn't handle.
+    """
+    record = usable_record(captured)
+    functionalizer = Functionalizer(record)
+    for call in record.calls:
+        functionalizer.process(call)
+    functionalizer.emitter.provenance = {}
+    plan = OutputPlan(functionalizer, captured.outputs)
+    starts = [at for at, info in enumerate(plan.slot_infos) if info.differentiable]
+    wanted = [at for at, facts in enumerate(record.facts) if facts is not None and facts.requires_grad]
+    tangents = [_tangent(record, plan.slot_fakes[at]) for at in starts]
+    calls, gradients = _run_backward(record, [plan.slot_fakes[at] for at in starts], wanted, tangents)
+    placeholders = _add_tangents(functionalizer, starts, tangents)
+    for call in calls:
+        functionalizer.process(call)
+    functionalizer.emitter.provenance = {"backward": True}
+    nodes = {at: _gradient_node(functionalizer, fake) for at, fake in zip(wanted, gradients)}
+    present = [at for at in sorted(nodes) if nodes[at] is not None]
+    positions = {at: len(plan.slots) + position for position, at in enumerate(present)}
+    close_graph(functionalizer, (*plan.slots, *(nodes[at] for at in present)))
+    return JointGraph(
+        module=functionalizer.emitter.module("JointGraph"),
+        inputs=captured.inputs,
+        epilogue=plan.epilogue,
+        shapes=captured.shapes(),
+        tangents=tuple(len(captured.inputs) + at for at in range(len(placeholders))),
+        tangent_slots=tuple(starts),
+        forward_outputs=len(plan.slots),
+        gradients=tuple(positions.get(at) for at in range(len(captured.inputs))),
+    )
+
+
+def _tangent(record: AtenRecord, fake: Any) -> Any:
+    """A fresh fake of the incoming gradient: the output's geometry, no history."""
+    with record.fake_mode, torch.no_grad():
+        return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+
+
+def _run_backward(
+    record: AtenRecord, outputs: list[Any], wanted: list[int], tangents: list[Any]
+) -> tuple[list[Call], list[Any]]:
+    """The calls of the backward, and a fake (or None) for each wanted input."""
+    if not outputs or not wanted:
+        return [], [None] * len(wanted)
+    edges = []
+    for at in wanted:
+        facts = record.facts[at]
+        assert facts is not None
+        edges.append(facts.gradient_edge())
+    mark = len(record.calls)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(quiet_fakes())
+            stack.enter_context(torch_compat.without_autocast())
+            stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+            stack.enter_context(record.fake_mode)
+            stack.enter_context(new_recorder(record, backward=True))
+            gradients = torch.autograd.grad(outputs, edges, tangents, allow_unused=True)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+        raise RecorderRefused(
+            f"the backward can't be recorded: {error}", instead="the graph is traced by AOTAutograd"
+        ) from error
+    finally:
+        calls = record.calls[mark:]
+        del record.calls[mark:]
+    if any(is_random(call) for call in calls):
+        record.refuse("the backward draws random numbers")
+    usable = record.refused
+    if usable is not None:
+        raise RecorderRefused(usable, where=record.refused_at, instead="the graph is traced by AOTAutograd")
+    return calls, list(gradients)
+
+
+def _add_tangents(functionalizer: Functionalizer, starts: list[int], tangents: list[Any]) -> list[fx.Node]:
+    graph = functionalizer.emitter.graph
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    nodes = []
+    for slot, fake in zip(starts, tangents):
+        with graph.inserting_after(last):
+            last = functionalizer.add_fresh_input(f"tangent_{slot}", fake)
+        nodes.append(last)
+    return nodes
+
+
+def _gradient_node(functionalizer: Functionalizer, fake: Any) -> fx.Node | None:
+    return None if fake is None else functionalizer.memory.read(functionalizer.alias_of(fake))

@@ -1,0 +1,176 @@
+"""OutputPlan: decides for each result of the program how the epilogue makes it, and which values the graph returns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .alias import Alias, memory_of, owns_memory
+from .functionalize import SYMBOLIC, Functionalizer
+from .inverse import Refused
+from .outputs import (
+    BASE,
+    Epilogue,
+    InputItself,
+    Output,
+    Slot,
+    SlotInfo,
+    SlotRef,
+    ViewOfInput,
+    ViewOfSlot,
+    ViewStep,
+    WriteBack,
+    as_strided_within,
+)
+from .symbols import expression, plain
+from .tree import map_tree
+
+aten = torch.ops.aten
+_BREAKS_GRADIENT = frozenset(("aten::detach",))
+_VIEW_GRADIENTS = frozenset(
+    "Alias AsStrided Conj Diagonal Expand NegView Permute ReshapeAlias Select Slice Split SplitWithSizes Squeeze T "
+    "Transpose Unbind Unfold Unsqueeze View ViewAsComplex ViewAsReal UnsafeView LiftFresh".split()
+)
+"""Names of autograd nodes that pass gradients of a view to its base ("ViewBackward0" without its ending)."""
+
+
+class OutputPlan:
+    """Made after the record's forward calls went through the functionaliser.
+
+    slots: nodes the graph returns; slot_fakes: the recorded tensor behind each slot (None for symbolic numbers), for
+    which a backward starts.
+    """
+
+    def __init__(self, functionalizer: Functionalizer, outputs: tuple[Any, ...]) -> None:
+        self._pass = functionalizer
+        self.slots: list[fx.Node] = []
+        self.slot_infos: list[SlotInfo] = []
+        self.slot_fakes: list[Any] = []
+        self._slot_of: dict[Any, int] = {}
+        self._memory: set[Any] = set()
+        tensors = {id(fake): fake for fake in outputs if isinstance(fake, torch.Tensor)}
+        self._sharers = Counter(functionalizer.alias_of(fake).store for fake in tensors.values())
+        write_backs = [self._write_back(index) for index in sorted(functionalizer.written)]
+        kinds = [self._output(fake) for fake in outputs]
+        self.epilogue = Epilogue(tuple(self.slot_infos), tuple(kinds), tuple(write_backs))
+
+    def _write_back(self, index: int) -> WriteBack:
+        facts = self._pass.record.facts[index]
+        assert facts is not None
+        alias = self._pass.alias_of(facts.fake)
+        moved = facts.edge_moved() and facts.fake.requires_grad
+        if facts.version is None:
+            mode = "no_grad"
+        elif moved:
+            mode = "grad"
+        else:
+            mode = "no_grad" if facts.fake._version != facts.version else "data"
+        return WriteBack(index, self._tensor_slot(alias.store.root, moved), mode)
+
+    def _output(self, fake: Any) -> Output:
+        if not isinstance(fake, torch.Tensor):
+            return Slot(self._number_slot(fake))
+        alias = self._pass.alias_of(fake)
+        root = alias.store.root
+        index = alias.store.input
+        if index is not None:
+            if fake is root.fake:
+                return InputItself(index)
+            facts = self._pass.record.facts[index]
+            assert facts is not None
+            base = facts.fake
+            gradient = (base.grad_fn or facts.gradient_edge().node) if base.requires_grad else None
+            self._check_gradient(alias, gradient)
+            return ViewOfInput(index, self._steps(alias))
+        if self._sharers[alias.store] == 1:
+            return Slot(self._tensor_slot(alias, fake.requires_grad))
+        self._check_gradient(alias, root.fake.grad_fn)
+        return ViewOfSlot(self._tensor_slot(root, root.fake.requires_grad), self._steps(alias))
+
+    # -- slots -----------------------------------------------------------------------------------------------------
+
+    def _tensor_slot(self, alias: Alias, differentiable: bool) -> int:
+        known = self._slot_of.get(alias)
+        if known is not None:
+            return known
+        memory = self._pass.memory
+        node = memory.restride(memory.read(alias), alias.val)
+        place = memory_of(node)
+        if not owns_memory(place) or place in self._memory:
+            node = memory.restride(self._pass.emitter.emit(aten.clone.default, (node,)), alias.val)
+            place = memory_of(node)
+        self._memory.add(place)
+        val = alias.val
+        info = SlotInfo(tuple(val.shape), tuple(val.stride()), val.dtype, val.device, differentiable)
+        return self._add_slot(alias, node, info, alias.fake)
+
+    def _number_slot(self, value: Any) -> int:
+        key = expression(value)
+        known = self._slot_of.get(key)
+        if known is not None:
+            return known
+        node = self._pass.number(value)
+        return self._add_slot(key, node, SlotInfo(), None)
+
+    def _add_slot(self, key: Any, node: fx.Node, info: SlotInfo, fake: Any) -> int:
+        index = self._slot_of[key] = len(self.slots)
+        self.slots.append(node)
+        self.slot_infos.append(info)
+        self.slot_fakes.append(fake)
+        return index
+
+    # -- views -----------------------------------------------------------------------------------------------------
+
+    def _steps(self, alias: Alias) -> tuple[ViewStep, ...]:
+        return tuple(self._step(link) for link in alias.chain())
+
+    def _step(self, link: Alias) -> ViewStep:
+        if link.op is aten.as_strided.default:
+            offset = link.val.storage_offset() - self._base_offset(link)
+            geometry = map_tree(self._step_leaf, (tuple(link.val.shape), tuple(link.val.stride()), offset))
+            return ViewStep(as_strided_within, (BASE, *geometry), grad=link.grad)
+        args = tuple(
+            BASE if at == link.hole else _frozen(map_tree(self._step_leaf, arg))
+            for at, arg in enumerate(link.recorded_args)
+        )
+        kwargs = tuple((name, _frozen(map_tree(self._step_leaf, value))) for name, value in link.kwargs.items())
+        return ViewStep(link.op, args, kwargs, link.item, link.grad)
+
+    def _base_offset(self, link: Alias) -> Any:
+        assert link.parent is not None
+        return link.parent.val.storage_offset()
+
+    def _step_leaf(self, leaf: Any) -> Any:
+        leaf = plain(leaf)
+        return SlotRef(self._number_slot(leaf)) if isinstance(leaf, SYMBOLIC) else leaf
+
+    def _check_gradient(self, alias: Alias, root_gradient: Any) -> None:
+        """A view taken again after the graph must have the gradient that the recorded one has."""
+        fake = alias.fake
+        broken = any(not link.grad or link.op._schema.name in _BREAKS_GRADIENT for link in alias.chain())
+        if alias.val.dtype.is_floating_point or alias.val.dtype.is_complex:
+            expected = root_gradient is not None and not broken
+        else:
+            expected = False
+        if fake.requires_grad != expected:
+            raise Refused("a returned view has another gradient history than its base")
+        if expected and fake is not alias.store.root.fake and not _passes_gradient(fake.grad_fn, root_gradient):
+            raise Refused("a returned view carries gradients in another way than through its base")
+
+
+def _frozen(tree: Any) -> Any:
+    """Lists as tuples: equal outputs are found by hash."""
+    return tuple(_frozen(item) for item in tree) if isinstance(tree, (list, tuple)) else tree
+
+
+def _passes_gradient(node: Any, target: Any) -> bool:
+    """True when a chain of view gradients leads from `node` to `target`."""
+    while node is not None and node is not target:
+        name = node.name().partition("Backward")[0]
+        if name not in _VIEW_GRADIENTS or len(node.next_functions) != 1:
+            return False
+        node = node.next_functions[0][0]
+    return node is not None

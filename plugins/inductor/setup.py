@@ -5,8 +5,8 @@ The extension includes no torch header and links no torch library: what it needs
 
 from setuptools import Extension, setup
 
-SOURCES = ["module.cpp", "torch_symbols.cpp", "forks.cpp", "library.cpp", "kernel.cpp"]
-HEADERS = ["runtime.h"]
+SOURCES = ["module.cpp", "torch_symbols.cpp", "forks.cpp", "library.cpp", "layout.cpp", "kernel.cpp", "view.cpp"]
+HEADERS = ["runtime.h", "layout.h"]
 
 setup(
     ext_modules=[

@@ -30,6 +30,6 @@ def _shadowed() -> CoreShadowed:
         return CoreShadowed("core_inductor needs the package `core`, which is not installed: pip install core")
     place = spec.origin or ", ".join(spec.submodule_search_locations or ())
     return CoreShadowed(
-        f"core_inductor needs the compiler `core`, but that name is taken by {place}, which stands before it on sys.path. "
-        "Rename that file or folder, or start Python from another directory or with -P."
+        f"core_inductor needs the compiler `core`, but that name is taken by {place}, which stands before it on "
+        "sys.path. Rename that file or folder, or start Python from another directory or with -P."
     )

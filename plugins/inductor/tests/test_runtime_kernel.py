@@ -221,7 +221,7 @@ def test_subnormal_numbers_survive_a_loaded_kernel_library(kernels):
     tiny = torch.tensor([1.1754943508222875e-38])
     assert kernels["half_subnormal"](tiny).item() == 5.877471754111438e-39
     assert (tiny * 0.5).item() != 0.0, "torch's own arithmetic in this process"
-    assert float(5e-324) != 0.0
+    assert 5e-324 * 1.0 != 0.0
 
 
 def test_inference_mode_makes_inference_tensors_as_torch_does(kernels):
@@ -315,3 +315,28 @@ def test_check_layout_ignores_strides_that_have_no_meaning():
     assert not _runtime.check_layout(x, (4, 3), (3, 1), code)
     assert not _runtime.check_layout(x.double(), (4, 1, 3), (3, 3, 1), code)
     assert _runtime.check_layout(torch.empty(0, 3), (0, 3), (9, 9), code)
+
+
+def test_a_view_has_the_layout_asked_for_on_the_same_memory():
+    calibrate()
+    base = torch.arange(24.0)
+    x = base[4:16].view(3, 4)
+    transposed = _runtime.View((4, 3), (1, 4))(x)
+    assert torch.equal(transposed, x.t()) and transposed.data_ptr() == x.data_ptr()
+    assert torch.equal(_runtime.View((2, 2), (4, 1), 5)(x), x[1:, 1:3])
+    symbolic = _runtime.View((("int", 0), 2), (("int", 1), 1), ("int", 2), ints=3)
+    assert torch.equal(symbolic(x, 2, 4, 5), x[1:, 1:3])
+    assert _runtime.View((), ())(x).item() == 4.0
+
+
+def test_a_view_keeps_its_memory_and_refuses_what_is_no_tensor():
+    calibrate()
+    view = _runtime.View((4,), (1,))(torch.full((4,), 3.0))
+    gc.collect()
+    assert view.tolist() == [3.0] * 4
+    with pytest.raises(TypeError, match="Tensor"):
+        _runtime.View((4,), (1,))(3)
+    with pytest.raises(TypeError, match="0 ints"):
+        _runtime.View((4,), (1,))(view, 1)
+    with pytest.raises(RuntimeError):
+        _runtime.View((400,), (1,))(view)

@@ -3,14 +3,12 @@
 //
 // A Kernel is immutable after its construction, so threads may share it without a lock.
 
-#include "runtime.h"
+#include "layout.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <new>
 #include <structmember.h>
-#include <vector>
 
 namespace runtime {
 
@@ -18,18 +16,9 @@ namespace {
 
 constexpr int inline_pointers = 40;
 constexpr int inline_scalars = 24;
-constexpr int max_dimensions = 64;
-
-// A length or a stride: a constant, or the value of one integer argument.
-struct Extent {
-    int64_t constant = 0;
-    Py_ssize_t argument = -1;  // position among the int arguments, or -1 for the constant
-};
 
 struct Output {
-    Py_ssize_t ndim = 0;
-    std::vector<Extent> extents;         // sizes, then strides
-    std::vector<int64_t> fixed_extents;  // the same as numbers, when none depends on an argument
+    Layout layout;
     int32_t dtype = 0;
     PyObject *dtype_object = nullptr;  // owned
     Py_ssize_t reuse = -1;             // the input whose storage this output takes over
@@ -53,25 +42,6 @@ struct Kernel {
     PyObject *library;   // owned
     PyObject *name;      // owned
     Plan *plan;          // owned
-};
-
-// A fixed array on the stack that moves to the heap only when it has to.
-template <typename T, int N> class Buffer {
-  public:
-    explicit Buffer(Py_ssize_t count) : data_(count <= N ? inline_ : new T[static_cast<size_t>(count)]) {}
-    ~Buffer() {
-        if (data_ != inline_) {
-            delete[] data_;
-        }
-    }
-    Buffer(const Buffer &) = delete;
-    Buffer &operator=(const Buffer &) = delete;
-    T &operator[](Py_ssize_t i) { return data_[i]; }
-    T *data() { return data_; }
-
-  private:
-    T inline_[N];
-    T *data_;
 };
 
 // False with an exception for a tensor that has elements but no memory (fake and meta tensors).
@@ -106,11 +76,8 @@ bool read_inputs(const Kernel *self, PyObject *const *args, void **pointers) {
 bool read_scalars(const Kernel *self, PyObject *const *args, long *ints, double *floats) {
     const Plan &plan = *self->plan;
     args += plan.inputs;
-    for (Py_ssize_t i = 0; i < plan.ints; i++) {
-        ints[i] = PyLong_AsLong(args[i]);
-        if (ints[i] == -1 && PyErr_Occurred()) {
-            return false;
-        }
+    if (!read_ints(args, plan.ints, ints)) {
+        return false;
     }
     args += plan.ints;
     for (Py_ssize_t i = 0; i < plan.floats; i++) {
@@ -136,24 +103,18 @@ int64_t element_count(const int64_t *sizes, Py_ssize_t ndim) {
 PyObject *make_output(const Kernel *self, const Output &output, PyObject *const *args, const long *ints,
                       int64_t *elements) {
     const TorchSymbols &torch = self->state->torch;
-    int64_t evaluated[2 * max_dimensions];
-    const int64_t *sizes = output.fixed_extents.data();
-    if (output.fixed_extents.size() != output.extents.size()) {
-        int64_t *value = evaluated;
-        for (const Extent &extent : output.extents) {
-            *value++ = extent.argument < 0 ? extent.constant : ints[extent.argument];
-        }
-        sizes = evaluated;
-    }
-    const int64_t *strides = sizes + output.ndim;
-    *elements = std::max(*elements, element_count(sizes, output.ndim));
+    int64_t space[layout_values];
+    const int64_t *sizes = output.layout.evaluate(ints, space);
+    const Py_ssize_t ndim = output.layout.ndim();
+    const int64_t *strides = sizes + ndim;
+    *elements = std::max(*elements, element_count(sizes, ndim));
     if (output.reuse < 0) {
-        return allocate(torch, sizes, strides, output.ndim, output.dtype, output.dtype_object);
+        return allocate(torch, sizes, strides, ndim, output.dtype, output.dtype_object);
     }
     PyObject *donor = args[output.reuse];
-    return has_layout(torch, donor, sizes, strides, output.ndim)
+    return has_layout(torch, donor, sizes, strides, ndim)
                ? Py_NewRef(donor)
-               : on_storage_of(torch, donor, sizes, strides, output.ndim);
+               : on_storage_of(torch, donor, sizes, strides, ndim, 0);
 }
 
 // The largest number of elements among the inputs and `elements`: what decides on threads and the GIL.
@@ -236,49 +197,6 @@ PyObject *kernel_vectorcall(PyObject *object, PyObject *const *args, size_t narg
     }
 }
 
-// An int, or ("int", k) for the k-th int argument.
-bool parse_extent(PyObject *description, Py_ssize_t ints, Extent *extent) {
-    if (PyLong_Check(description)) {
-        extent->constant = PyLong_AsLongLong(description);
-        return extent->constant != -1 || !PyErr_Occurred();
-    }
-    const char *kind = "";
-    if (!PyTuple_Check(description) || !PyArg_ParseTuple(description, "sn", &kind, &extent->argument) ||
-        std::strcmp(kind, "int") != 0 || extent->argument < 0 || extent->argument >= ints) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "a size is an int or ('int', position of an int argument), not %R", description);
-        return false;
-    }
-    return true;
-}
-
-// Appends the entries of a tuple of sizes or strides.
-bool parse_extents(PyObject *descriptions, Py_ssize_t ints, std::vector<Extent> *extents) {
-    if (!PyTuple_Check(descriptions) || PyTuple_GET_SIZE(descriptions) > max_dimensions) {
-        PyErr_Format(PyExc_TypeError, "sizes and strides are tuples of at most %d entries", max_dimensions);
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptions); i++) {
-        Extent extent;
-        if (!parse_extent(PyTuple_GET_ITEM(descriptions, i), ints, &extent)) {
-            return false;
-        }
-        extents->push_back(extent);
-    }
-    return true;
-}
-
-// Writes constant extents as numbers, so that a call has nothing to evaluate.
-void fix(Output *output) {
-    for (const Extent &extent : output->extents) {
-        if (extent.argument >= 0) {
-            output->fixed_extents.clear();
-            return;
-        }
-        output->fixed_extents.push_back(extent.constant);
-    }
-}
-
 // One entry of `outputs`: (sizes, strides, dtype_code, dtype, reused input or -1).
 bool parse_output(PyObject *description, const Plan &plan, Output *output) {
     PyObject *sizes, *strides, *dtype;
@@ -294,18 +212,12 @@ bool parse_output(PyObject *description, const Plan &plan, Output *output) {
         PyErr_Format(PyExc_ValueError, "output reuses input %zd of %zd", reuse, plan.inputs);
         return false;
     }
-    if (!parse_extents(sizes, plan.ints, &output->extents) || !parse_extents(strides, plan.ints, &output->extents)) {
-        return false;
-    }
-    output->ndim = PyTuple_GET_SIZE(sizes);
-    if (output->ndim != PyTuple_GET_SIZE(strides)) {
-        PyErr_SetString(PyExc_ValueError, "an output has as many strides as sizes");
+    if (!output->layout.parse(sizes, strides, nullptr, plan.ints)) {
         return false;
     }
     output->dtype = code;
     output->dtype_object = Py_NewRef(dtype);
     output->reuse = reuse;
-    fix(output);
     return true;
 }
 

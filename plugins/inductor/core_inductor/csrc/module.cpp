@@ -90,7 +90,8 @@ bool add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
 int module_exec(PyObject *module) {
     ModuleState *state = module_state(module);
     watch_forks();
-    return add_type(module, &library_spec, &state->library_type) && add_type(module, &kernel_spec, &state->kernel_type)
+    return add_type(module, &library_spec, &state->library_type) && add_type(module, &kernel_spec, &state->kernel_type) &&
+                   add_type(module, &view_spec, &state->view_type)
                ? 0
                : -1;
 }
@@ -99,6 +100,7 @@ int module_traverse(PyObject *module, visitproc visit, void *arg) {
     ModuleState *state = module_state(module);
     Py_VISIT(state->library_type);
     Py_VISIT(state->kernel_type);
+    Py_VISIT(state->view_type);
     return traverse_symbols(&state->torch, visit, arg);
 }
 
@@ -106,6 +108,7 @@ int module_clear(PyObject *module) {
     ModuleState *state = module_state(module);
     Py_CLEAR(state->library_type);
     Py_CLEAR(state->kernel_type);
+    Py_CLEAR(state->view_type);
     clear_symbols(&state->torch);
     return 0;
 }

@@ -34,6 +34,9 @@ struct TorchSymbols {
     int32_t (*get_sizes)(void *handle, int64_t **sizes) = nullptr;
     int32_t (*get_strides)(void *handle, int64_t **strides) = nullptr;
     int32_t (*get_dtype)(void *handle, int32_t *dtype) = nullptr;
+    int32_t (*get_storage_offset)(void *handle, int64_t *elements) = nullptr;
+    int32_t (*get_storage_size)(void *handle, int64_t *bytes) = nullptr;
+    size_t (*element_size)(int32_t dtype) = nullptr;
     int32_t (*get_device_type)(void *handle, int32_t *device_type) = nullptr;
     int32_t (*shim_empty_strided)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
                                   int32_t device_type, int32_t device_index, void **handle) = nullptr;
@@ -51,6 +54,7 @@ struct ModuleState {
     TorchSymbols torch;
     PyTypeObject *library_type = nullptr;  // owned
     PyTypeObject *kernel_type = nullptr;   // owned
+    PyTypeObject *view_type = nullptr;     // owned
 };
 
 ModuleState *module_state(PyObject *module);
@@ -71,9 +75,10 @@ PyObject *allocate(const TorchSymbols &torch, const int64_t *sizes, const int64_
 // True when `tensor` has exactly these sizes and strides.
 bool has_layout(const TorchSymbols &torch, PyObject *tensor, const int64_t *sizes, const int64_t *strides,
                 Py_ssize_t ndim);
-// New reference to a tensor of this layout on the storage of `tensor`, or nullptr with an exception set.
+// New reference to a tensor of this layout on the storage of `tensor`, `offset` elements behind it, or nullptr with an
+// exception set.
 PyObject *on_storage_of(const TorchSymbols &torch, PyObject *tensor, const int64_t *sizes, const int64_t *strides,
-                        Py_ssize_t ndim);
+                        Py_ssize_t ndim, int64_t offset);
 PyObject *check_layout(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 // forks.cpp
@@ -89,5 +94,8 @@ void *library_symbol(PyObject *library, const char *name);
 
 // kernel.cpp
 extern PyType_Spec kernel_spec;
+
+// view.cpp
+extern PyType_Spec view_spec;
 
 }  // namespace runtime

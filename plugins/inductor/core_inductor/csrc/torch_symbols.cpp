@@ -39,6 +39,9 @@ bool find_shim(void *cpu, TorchSymbols *torch) {
            find(cpu, "aoti_torch_get_sizes", &torch->get_sizes) &&
            find(cpu, "aoti_torch_get_strides", &torch->get_strides) &&
            find(cpu, "aoti_torch_get_dtype", &torch->get_dtype) &&
+           find(cpu, "aoti_torch_get_storage_offset", &torch->get_storage_offset) &&
+           find(cpu, "aoti_torch_get_storage_size", &torch->get_storage_size) &&
+           find(cpu, "aoti_torch_dtype_element_size", &torch->element_size) &&
            find(cpu, "aoti_torch_get_device_type", &torch->get_device_type);
 }
 
@@ -242,6 +245,42 @@ PyObject *allocation_name(const TorchSymbols &torch) {
     return PyUnicode_FromString(names[static_cast<int>(torch.allocation)]);
 }
 
+namespace {
+
+// The elements that a layout spans from its first to behind its last one; -1 for a negative size, stride or offset and
+// for what does not fit 64 bits.
+int64_t span(const int64_t *sizes, const int64_t *strides, Py_ssize_t ndim, int64_t offset) {
+    int64_t last = offset;
+    bool empty = false;
+    for (Py_ssize_t i = 0; i < ndim; i++) {
+        int64_t reach;
+        if (sizes[i] < 0 || strides[i] < 0) {
+            return -1;
+        }
+        empty = empty || sizes[i] == 0;
+        if (sizes[i] > 0 && (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
+                             __builtin_add_overflow(last, reach, &last))) {
+            return -1;
+        }
+    }
+    return offset < 0 ? -1 : empty ? 0 : last + 1;
+}
+
+// True when a layout lies inside the storage of `tensor`; torch's own function does not look.
+bool fits_storage(const TorchSymbols &torch, void *handle, const int64_t *sizes, const int64_t *strides,
+                  Py_ssize_t ndim, int64_t offset) {
+    int64_t base, bytes;
+    int32_t dtype;
+    if (torch.get_storage_offset(handle, &base) != 0 || torch.get_storage_size(handle, &bytes) != 0 ||
+        torch.get_dtype(handle, &dtype) != 0) {
+        return false;
+    }
+    const int64_t elements = span(sizes, strides, ndim, base + offset);
+    return elements >= 0 && elements <= bytes / static_cast<int64_t>(torch.element_size(dtype));
+}
+
+}  // namespace
+
 bool has_layout(const TorchSymbols &torch, PyObject *tensor, const int64_t *sizes, const int64_t *strides,
                 Py_ssize_t ndim) {
     void *handle = tensor_handle(torch, tensor);
@@ -255,10 +294,14 @@ bool has_layout(const TorchSymbols &torch, PyObject *tensor, const int64_t *size
 }
 
 PyObject *on_storage_of(const TorchSymbols &torch, PyObject *tensor, const int64_t *sizes, const int64_t *strides,
-                        Py_ssize_t ndim) {
+                        Py_ssize_t ndim, int64_t offset) {
+    if (!fits_storage(torch, tensor_handle(torch, tensor), sizes, strides, ndim, offset)) {
+        PyErr_SetString(PyExc_RuntimeError, "a layout reaches beyond the memory of its tensor");
+        return nullptr;
+    }
     if (torch.allocation == Allocation::shim) {
         void *handle = nullptr;
-        if (torch.reinterpret(tensor_handle(torch, tensor), ndim, sizes, strides, 0, &handle) != 0) {
+        if (torch.reinterpret(tensor_handle(torch, tensor), ndim, sizes, strides, offset, &handle) != 0) {
             PyErr_SetString(PyExc_RuntimeError, "cannot make a tensor on the storage of another");
             return nullptr;
         }
@@ -266,11 +309,14 @@ PyObject *on_storage_of(const TorchSymbols &torch, PyObject *tensor, const int64
     }
     PyObject *result = nullptr;
     PyObject *detached = PyObject_CallMethod(tensor, "detach", nullptr);
+    PyObject *base = detached ? PyObject_CallMethod(detached, "storage_offset", nullptr) : nullptr;
+    const int64_t total = base ? PyLong_AsLongLong(base) + offset : 0;
     PyObject *size_tuple = tuple_of(sizes, ndim);
     PyObject *stride_tuple = tuple_of(strides, ndim);
-    if (detached && size_tuple && stride_tuple) {
-        result = PyObject_CallMethod(detached, "as_strided", "OOi", size_tuple, stride_tuple, 0);
+    if (base && !PyErr_Occurred() && size_tuple && stride_tuple) {
+        result = PyObject_CallMethod(detached, "as_strided", "OOL", size_tuple, stride_tuple, total);
     }
+    Py_XDECREF(base);
     Py_XDECREF(detached);
     Py_XDECREF(size_tuple);
     Py_XDECREF(stride_tuple);

@@ -131,3 +131,9 @@ class BackendMisbehaved(BackendError):
     """A compiled graph returned something other than what the graph contract asks for."""
 
     id = "CORE-B007"
+
+
+class NotTwiceDifferentiable(BackendError, RuntimeError):
+    """A compiled graph can't give the gradient of its gradient for this call."""
+
+    id = "CORE-B008"

@@ -1,7 +1,8 @@
 """The check of a compiled graph's outputs on its first run, and its disappearance afterwards.
 
 A backend that returns another number of outputs, another dtype or another shape than the graph's would corrupt the
-program silently; one look at the first results finds it. Later calls go straight to the artifact.
+program silently; one look at the first results finds it. Later calls go straight to the artifact, or through
+a generated function where its layouts must be repaired.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import torch
 
 from ..errors import BackendMisbehaved
 from .generated import compile_source
+from .layout import layout_test, lies_as, relayout
 
 
-def checked_once(call: Callable[..., Any], expected: Sequence[Any], label: str) -> Callable[..., Any]:
+def checked_once(
+    call: Callable[..., Any], expected: Sequence[Any], label: str, *, restore_layout: bool = False
+) -> Callable[..., Any]:
     """`call` as a positional callable that returns a tuple, its first results compared with the fakes in `expected`.
 
     The returned function has an attribute `followers`, a list of functions: each is called once, after the first good
     run, with the callable that does the work from then on, so that an owner can drop this function from its path.
+    restore_layout: outputs must have the strides of the fakes; those that don't are copied, on this and on later runs.
     """
     namespace: dict[str, Any] = {}
     compiled = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
@@ -29,6 +34,11 @@ def checked_once(call: Callable[..., Any], expected: Sequence[Any], label: str) 
         outputs = call(*inputs)
         check_outputs(outputs, expected, label)
         final = call if type(outputs) is tuple else _as_tuple(call)
+        if restore_layout:
+            repaired = _to_repair(outputs, expected)
+            if repaired:
+                repair = relayout(expected, repaired)
+                outputs, final = repair(*outputs), _chained(final, repair)
         namespace["run"] = final
         for follower in followers:
             follower(final)
@@ -43,6 +53,22 @@ def checked_once(call: Callable[..., Any], expected: Sequence[Any], label: str) 
 def _as_tuple(call: Callable[..., Any]) -> Callable[..., Any]:
     source = ("def compiled(*inputs):", "    return tuple(run(*inputs))")
     return compile_source(source, {"run": call}, "compiled")
+
+
+def _chained(call: Callable[..., Any], repair: Callable[..., Any]) -> Callable[..., Any]:
+    source = ("def compiled(*inputs):", "    return repair(*run(*inputs))")
+    return compile_source(source, {"run": call, "repair": repair}, "compiled")
+
+
+def _to_repair(outputs: Sequence[Any], expected: Sequence[Any]) -> list[int]:
+    """Outputs whose layout differs, and those of symbolic sizes that aren't plainly contiguous: they may next time."""
+    found = []
+    for index, (output, fake) in enumerate(zip(outputs, expected)):
+        if not isinstance(output, torch.Tensor) or output.layout is not torch.strided:
+            continue
+        if not lies_as(output, fake) or ".permute(" in layout_test("t", fake):
+            found.append(index)
+    return found
 
 
 def check_outputs(outputs: Any, expected: Sequence[Any], label: str) -> None:

@@ -14,6 +14,7 @@ Rules beyond the price, each of which is about results, not speed:
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -176,7 +177,11 @@ def is_impure(node: fx.Node) -> bool:
 
 def is_view(node: fx.Node) -> bool:
     """True when the result shares memory with an operand."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], fx.Node) and is_view(node.args[0])
+    if not isinstance(node.target, torch._ops.OpOverload):
         return False
     schema = node.target._schema
     return operator_name(node) in _HIDDEN_VIEWS or any(r.alias_info is not None for r in schema.returns)

@@ -1,0 +1,184 @@
+"""Gradients that a compiled backward can't give: of gradients (create_graph), in torch.func transforms, of subclasses.
+
+The torch-level graph is run again on the inputs, in eager, and autograd differentiates that run; so the result is
+eager's, of any order. Where the run can't be repeated (random numbers, inputs changed or gone) the error says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .. import torch_compat
+from ..errors import NotTwiceDifferentiable
+from ..graph.captured import CapturedGraph
+from ..graph.functional import JointGraph
+from ..graph.outputs import Slot, ViewOfSlot
+from ..graph.partition import Partition, is_random, operator_name
+from .wrapper import CallState
+
+_RUNNING_STATISTICS = {"_native_batch_norm_legit_functional": ((3, 4), (3, 4))}
+"""Operators whose operands at the first positions reach, in training, only the results at the second positions."""
+
+
+class EagerBackward:
+    """Callable `(ctx, gradients of the slots) -> gradients of the inputs`.
+
+    scalars, held, versioned: inputs of which the forward keeps, on ctx, the number, a weak reference, the version.
+    refusal: why no run of this graph can be repeated, empty when it can.
+    """
+
+    def __init__(self, captured: CapturedGraph, joint: JointGraph, parts: Partition, state: CallState) -> None:
+        self.module = captured.module
+        self.inputs = joint.inputs
+        self.epilogue = joint.epilogue
+        self.autocast = state.autocast
+        self.mutated = frozenset(write.input for write in joint.epilogue.write_backs)
+        self.refusal = _refusal(joint)
+        tensors = [value for value in parts.saved if not value.is_number]
+        self._saved = {v.index: at for at, v in enumerate(tensors) if v.kind == "input"}
+        tensor_inputs = [item.index for item in joint.inputs if item.is_tensor]
+        unsaved = [index for index in tensor_inputs if index not in self._saved]
+        self._edges = {index: at for at, index in enumerate(tensor_inputs)}
+        self.scalars = [item.index for item in joint.inputs if not item.is_tensor]
+        self.held = [index for index in unsaved if not self._is_leaf_parameter(index)]
+        self.versioned = [i for i in unsaved if i not in self.mutated and not joint.inputs[i].fake.is_inference()]
+
+    def _is_leaf_parameter(self, index: int) -> bool:
+        """Its accumulation node leads to it; no reference is needed."""
+        item = self.inputs[index]
+        return item.is_parameter and item.requires_grad and item.is_leaf
+
+    def __call__(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        if self.refusal:
+            raise _refused(self.refusal)
+        create_graph = torch.is_grad_enabled()
+        originals = self._recover(ctx)
+        with ExitStack() as stack:
+            stack.enter_context(torch.enable_grad())
+            for device, dtype in self.autocast:
+                stack.enter_context(torch.autocast(device, dtype))
+            values = [self._private(index, value) for index, value in enumerate(originals)]
+            wanted = [index for index, item in enumerate(self.inputs) if item.is_tensor and item.requires_grad]
+            starts = [torch.autograd.graph.get_gradient_edge(values[index]) for index in wanted]
+            outputs = self.module(*values)
+            roots, incoming = self._roots(outputs, values, gradients)
+        found = torch.autograd.grad(
+            roots, starts, incoming, create_graph=create_graph, retain_graph=create_graph, allow_unused=True
+        )
+        by_input = dict(zip(wanted, found))
+        return tuple(by_input.get(index) for index in range(len(self.inputs)))
+
+    def _recover(self, ctx: Any) -> list[Any]:
+        """The inputs of the forward, from what autograd saved, the graph of gradients, and weak references."""
+        saved = ctx.saved_tensors
+        values: list[Any] = [None] * len(self.inputs)
+        for index, at in self._saved.items():
+            values[index] = saved[at]
+        for at, index in enumerate(self.scalars):
+            values[index] = ctx.scalars[at]
+        for at, index in enumerate(self.held):
+            values[index] = ctx.held[at]()
+        for index, at in self._edges.items():
+            if values[index] is None and self._is_leaf_parameter(index):
+                values[index] = ctx.next_functions[at][0].variable
+            if values[index] is None:
+                raise _refused(f"input {index} of the graph no longer exists")
+        for at, index in enumerate(self.versioned):
+            if torch_compat.tensor_version(values[index]) != ctx.versions[at]:
+                raise _refused(f"input {index} of the graph was modified in place since the forward")
+        return values
+
+    def _private(self, index: int, value: Any) -> Any:
+        """A tensor with its own gradient edge: hooks of the original run in the outer backward, not here."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        if index in self.mutated:
+            return value.clone()
+        return value.view_as(value) if value.requires_grad else value
+
+    def _roots(
+        self, outputs: Sequence[Any], values: Sequence[Any], gradients: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The tensors of the repeated run that the slots with a gradient stand for, and those gradients."""
+        roots, incoming = [], []
+        for slot, gradient in enumerate(gradients):
+            if gradient is None or not self.epilogue.slots[slot].differentiable:
+                continue
+            root = self._slot_value(slot, outputs, values, gradient)
+            if root.requires_grad:
+                roots.append(root)
+                incoming.append(gradient)
+        return roots, incoming
+
+    def _slot_value(self, slot: int, outputs: Sequence[Any], values: Sequence[Any], gradient: Any) -> torch.Tensor:
+        for write in self.epilogue.write_backs:
+            if write.slot == slot:
+                return values[write.input]
+        for output, value in zip(self.epilogue.outputs, outputs):
+            if output == Slot(slot) or output == ViewOfSlot(slot, ()):
+                return value
+        for output, value in zip(self.epilogue.outputs, outputs):
+            base = torch_compat.view_base(value) if isinstance(output, ViewOfSlot) and output.index == slot else None
+            if base is not None and base.shape == gradient.shape:
+                return base
+        raise _refused("an output is a view of a tensor that the program does not return")
+
+
+def _refused(reason: str) -> NotTwiceDifferentiable:
+    return NotTwiceDifferentiable(
+        f"a compiled graph can't be differentiated twice here: {reason}",
+        instead="no gradient was computed",
+        remedy="call that part uncompiled (core.disable), or compile it with backend='eager'",
+    )
+
+
+def _refusal(joint: JointGraph) -> str:
+    """Why a run of this graph can't be repeated with the same result."""
+    nodes = list(joint.module.graph.nodes)
+    if any(node.op == "call_function" and is_random(node) for node in nodes):
+        return "it draws random numbers, which a repeated run would draw anew"
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    written = {write.slot for write in joint.epilogue.write_backs}
+    results = [
+        value
+        for at, value in enumerate(joint.outputs())
+        if isinstance(value, fx.Node) and (at not in written or joint.epilogue.slots[at].differentiable)
+    ]
+    for write in joint.epilogue.write_backs:
+        if _reaches(placeholders[write.input], results):
+            return f"it overwrites input {write.input}, whose former value the gradients depend on"
+    return ""
+
+
+def _reaches(start: fx.Node, results: Sequence[fx.Node]) -> bool:
+    """Whether a value influences one of `results`; running statistics of a batch norm in training don't."""
+    wanted, pending, seen = set(results), [start], {start}
+    while pending:
+        node = pending.pop()
+        if node in wanted:
+            return True
+        for user in _influenced(node):
+            if user not in seen:
+                seen.add(user)
+                pending.append(user)
+    return False
+
+
+def _influenced(node: fx.Node) -> list[fx.Node]:
+    users: list[fx.Node] = []
+    for user in node.users:
+        narrow = _RUNNING_STATISTICS.get(operator_name(user)) if user.op == "call_function" else None
+        if narrow is not None and user.args[5] and all(arg is not node for arg in _others(user, narrow[0])):
+            users += [item for item in user.users if item.args[1] in narrow[1]]
+        elif user.op != "output":
+            users.append(user)
+    return users
+
+
+def _others(node: fx.Node, positions: Sequence[int]) -> list[Any]:
+    return [arg for at, arg in enumerate(node.args) if at not in positions]

@@ -1,0 +1,134 @@
+"""The epilogue of a functional graph as straight-line source: write-backs to inputs, then the program's outputs.
+
+The functions here append lines to a `Code` in which the inputs are named `i0, i1, ...` and the graph's results
+`s0, s1, ...`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from ..graph.outputs import BASE, Constant, Epilogue, InputItself, Slot, SlotRef, ViewOfInput, ViewOfSlot, ViewStep
+from .generated import Code, tuple_text
+
+FOREACH_FROM = 4
+"""From this many plain write-backs on, one foreach call replaces the single copies: less argument parsing."""
+
+
+def write_epilogue(code: Code, epilogue: Epilogue, *, grad_enabled: bool, requires_grad: Sequence[bool]) -> None:
+    """Append write-backs, outputs and the return statement.
+
+    grad_enabled: grad mode of the calls this code is for (it is guarded); requires_grad: that of each input.
+    """
+    _write_backs(code, epilogue, grad_enabled, requires_grad)
+    made: list[tuple[Any, str]] = []
+    results = []
+    for output in epilogue.outputs:
+        # Equal descriptions are one object, as in eager; constants aside, since 1 equals True.
+        known = None if isinstance(output, Constant) else next((text for other, text in made if other == output), None)
+        if known is None:
+            known = _output(code, output, f"o{len(made)}", grad_enabled)
+            made.append((output, known))
+        results.append(known)
+    code.line(f"return {tuple_text(results)}")
+
+
+def _write_backs(code: Code, epilogue: Epilogue, grad_enabled: bool, requires_grad: Sequence[bool]) -> None:
+    plain, unseen, tracked = [], [], []
+    for write in epilogue.write_backs:
+        if write.mode == "data":
+            unseen.append((f"i{write.input}.data", f"s{write.slot}"))
+        elif write.mode == "grad":
+            tracked.append((f"i{write.input}", f"s{write.slot}"))
+        elif requires_grad[write.input] and grad_enabled:
+            unseen.append((f"i{write.input}", f"s{write.slot}"))
+        else:
+            plain.append((f"i{write.input}", f"s{write.slot}"))
+    _copies(code, plain)
+    if unseen:
+        with _GradMode(code, wanted=False, current=grad_enabled):
+            _copies(code, unseen)
+    _copies(code, tracked, foreach=False)
+
+
+def _copies(code: Code, pairs: Sequence[tuple[str, str]], *, foreach: bool = True) -> None:
+    if foreach and len(pairs) >= FOREACH_FROM:
+        copy = code.bind(torch._foreach_copy_, "foreach_copy_")
+        code.line(f"{copy}([{', '.join(target for target, _ in pairs)}], [{', '.join(value for _, value in pairs)}])")
+        return
+    for target, value in pairs:
+        code.line(f"{target}.copy_({value})")
+
+
+class _GradMode:
+    """Lines written inside run in the grad mode `wanted`; nothing is switched when that is the current one."""
+
+    def __init__(self, code: Code, *, wanted: bool, current: bool) -> None:
+        self.code = code
+        self.wanted = wanted
+        self.current = current
+
+    def __enter__(self) -> None:
+        if self.wanted != self.current:
+            self.switch = self.code.bind(torch_compat.set_grad_enabled_function(), "set_grad_enabled")
+            self.code.line(f"{self.switch}({self.wanted})")
+            self.code.line("try:")
+            self.code.depth += 1
+
+    def __exit__(self, *exception: object) -> None:
+        if self.wanted != self.current:
+            self.code.depth -= 1
+            self.code.line("finally:")
+            self.code.line(f"    {self.switch}({self.current})")
+
+
+def _output(code: Code, output: Any, name: str, grad_enabled: bool) -> str:
+    match output:
+        case Constant(value):
+            return _literal(code, value, "")
+        case Slot(index):
+            return f"s{index}"
+        case InputItself(index):
+            return f"i{index}"
+        case ViewOfInput(index, steps):
+            return _views(code, f"i{index}", steps, name, grad_enabled)
+        case ViewOfSlot(index, steps):
+            return _views(code, f"s{index}", steps, name, grad_enabled)
+    raise TypeError(f"unknown kind of output {output!r}")
+
+
+def _views(code: Code, base: str, steps: Sequence[ViewStep], name: str, grad_enabled: bool) -> str:
+    for step in steps:
+        op = code.bind(step.op, _op_name(step.op))
+        args = [_literal(code, arg, base) for arg in step.args]
+        args += [f"{key}={_literal(code, value, base)}" for key, value in step.kwargs]
+        item = "" if step.item is None else f"[{step.item}]"
+        with _GradMode(code, wanted=step.grad, current=grad_enabled):
+            code.line(f"{name} = {op}({', '.join(args)}){item}")
+        base = name
+    return base
+
+
+def _op_name(op: Any) -> str:
+    text = str(op).rpartition("aten.")[2].replace(".", "_")
+    return f"op_{text}" if text.isidentifier() else "op"
+
+
+def _literal(code: Code, value: Any, base: str) -> str:
+    """Source for an argument; objects that have none are bound."""
+    if value is BASE:
+        return base
+    if isinstance(value, SlotRef):
+        return f"s{value.index}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_literal(code, item, base) for item in value) + "]"
+    if type(value) is tuple:
+        return tuple_text(_literal(code, item, base) for item in value)
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
+        return repr(value)
+    return code.bind(value, "constant")

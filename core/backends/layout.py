@@ -1,0 +1,106 @@
+"""Memory layout as source text: the test that a tensor has a recorded layout, and the copy that gives it.
+
+Strides of dimensions of size 1 don't matter, and fake and real kernels disagree about them. With symbolic sizes a dense
+layout is kept as its order of dimensions, which holds for every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from .generated import Code, names, tuple_text
+
+
+def layout_test(name: str, fake: Any) -> str:
+    """An expression that is true when the tensor `name` lies in memory as `fake` does; empty where any layout does."""
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return ""
+    if not _is_static(fake):
+        order = dense_order(fake)
+        if order is None:
+            return ""
+        viewed = name if order == tuple(range(fake.dim())) else f"{name}.permute({tuple_text(map(str, order))})"
+        return f"{viewed}.is_contiguous()"
+    dims = [dim for dim, size in enumerate(fake.shape) if size > 1]
+    if not dims or 0 in fake.shape or _overlaps(fake, dims):
+        return ""
+    if len(dims) == fake.dim():
+        return f"{name}.stride() == {tuple(fake.stride())!r}"
+    have = tuple_text(f"{name}.stride({dim})" for dim in dims)
+    return f"{have} == {tuple(fake.stride(dim) for dim in dims)!r}"
+
+
+def layout_copy(name: str, fake: Any, code: Code) -> str:
+    """An expression for a tensor with the values of `name` in the layout of `fake`. For layouts that have a test."""
+    like = f"dtype={name}.dtype, device={name}.device"
+    if not _is_static(fake):
+        make = code.bind(torch.empty_permuted, "empty_permuted")
+        return f"{make}({name}.shape, {dense_order(fake)!r}, {like}).copy_({name})"
+    make = code.bind(torch.empty_strided, "empty_strided")
+    repeated = [dim for dim, size in enumerate(fake.shape) if size > 1 and fake.stride(dim) == 0]
+    size = tuple(1 if dim in repeated else size for dim, size in enumerate(fake.shape))
+    source = name + "".join(f".narrow({dim}, 0, 1)" for dim in repeated)
+    made = f"{make}({size!r}, {tuple(fake.stride())!r}, {like}).copy_({source})"
+    return f"{made}.expand({tuple(fake.shape)!r})" if repeated else made
+
+
+def zeros_like_layout(like: str, fake: Any, code: Code) -> str:
+    """An expression for zeros in the layout of `fake`; `like` names a shape where sizes are symbolic."""
+    options = f"dtype={code.bind(fake.dtype, 'dtype')}, device={code.bind(fake.device, 'device')}"
+    if not _is_static(fake):
+        order = dense_order(fake) or tuple(range(fake.dim()))
+        return f"{code.bind(torch.empty_permuted, 'empty_permuted')}({like}, {order!r}, {options}).zero_()"
+    make = code.bind(torch.empty_strided, "empty_strided")
+    return f"{make}({tuple(fake.shape)!r}, {tuple(fake.stride())!r}, {options}).zero_()"
+
+
+def _is_static(fake: Any) -> bool:
+    return all(isinstance(number, int) for number in (*fake.shape, *fake.stride()))
+
+
+def _overlaps(fake: Any, dims: Sequence[int]) -> bool:
+    """True when two elements share memory other than through dimensions of stride 0."""
+    reach = 1
+    for stride, size in sorted((fake.stride(dim), fake.shape[dim]) for dim in dims if fake.stride(dim) != 0):
+        if stride < reach:
+            return True
+        reach = stride * size
+    return False
+
+
+def dense_order(fake: Any) -> tuple[int, ...] | None:
+    """The dimensions from the outermost in memory to the innermost; None for a layout with gaps or overlaps."""
+    sizes, strides = ([_hint(number) for number in numbers] for numbers in (fake.shape, fake.stride()))
+    order = sorted(range(fake.dim()), key=lambda dim: (-strides[dim], dim))
+    expected = 1
+    for dim in reversed(order):
+        if sizes[dim] > 1 and strides[dim] != expected:
+            return None
+        expected *= max(sizes[dim], 1)
+    return tuple(order)
+
+
+def _hint(value: Any) -> int:
+    return value if isinstance(value, int) else int(torch_compat.hint_of(value))
+
+
+def lies_as(tensor: Any, fake: Any) -> bool:
+    """Whether a real tensor has the recorded layout (true where any layout will do)."""
+    test = layout_test("t", fake)
+    return not test or bool(eval(test, {"t": tensor}))  # noqa: S307 - our own expression
+
+
+def relayout(fakes: Sequence[Any], which: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+    """A generated function `(*outputs) -> outputs` that copies those at `which` whose layout is not their fake's."""
+    slots = names("s", len(fakes))
+    code = Code("relayout", slots)
+    for index in which:
+        test = layout_test(slots[index], fakes[index])
+        code.line(f"if not ({test}):")
+        code.line(f"    {slots[index]} = {layout_copy(slots[index], fakes[index], code)}")
+    code.line(f"return {tuple_text(slots)}")
+    return code.finish()

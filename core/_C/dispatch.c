@@ -97,12 +97,16 @@ dispatch_accept(Dispatch *self, PyObject *answer, PyCodeObject *code)
 Entry *
 core_dispatch_choose(Dispatch *self, PyObject *owner, PyCodeObject *code, const FrameView *view)
 {
-    PyObject *entries = Py_NewRef(self->entries);
-    Entry *found = core_entry_find(entries, &self->recent, view);
-    Py_DECREF(entries);
-    if (found != NULL) {
-        self->hits++;
-        return found;
+    /* Guards may run user code and let other threads run: after a miss, look again at entries made meanwhile. */
+    for (int changed = 1; changed;) {
+        PyObject *entries = Py_NewRef(self->entries);
+        Entry *found = core_entry_find(entries, &self->recent, view);
+        changed = found == NULL && entries != self->entries;
+        Py_DECREF(entries);
+        if (found != NULL) {
+            self->hits++;
+            return found;
+        }
     }
     /* One compile at a time: another thread, or a call from inside the callback, runs as written meanwhile. */
     if (self->frozen || self->compiling || self->skipped)

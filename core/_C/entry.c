@@ -255,18 +255,17 @@ entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int
 visit_constants(PyObject *op, Py_ssize_t refs, visitproc visit, void *arg)
 {
-    PyCodeObject *code = (PyCodeObject *)op;
-    if (Py_REFCNT(op) != refs || code->co_consts == NULL || Py_REFCNT(code->co_consts) != 1)
+    PyObject *constants = ((PyCodeObject *)op)->co_consts;
+    if (Py_REFCNT(op) != refs || constants == NULL)
         return 0;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); i++) {
-        PyObject *constant = PyTuple_GET_ITEM(code->co_consts, i);
-        if (PyCode_Check(constant)) {
-            int status = visit_constants(constant, 1, visit, arg);
-            if (status)
-                return status;
-        }
+    /* The codes inside have no owner but the tuple, and the tuple none but this code. */
+    for (Py_ssize_t i = 0; Py_REFCNT(constants) == 1 && i < PyTuple_GET_SIZE(constants); i++) {
+        PyObject *constant = PyTuple_GET_ITEM(constants, i);
+        int status = PyCode_Check(constant) ? visit_constants(constant, 1, visit, arg) : 0;
+        if (status)
+            return status;
     }
-    Py_VISIT(code->co_consts);
+    Py_VISIT(constants);
     return 0;
 }
 

@@ -90,36 +90,34 @@ can_be_captured(Frame *frame, PyCodeObject *code)
            !(code->co_flags & suspends) && PyFunction_Check(F_FUNC(frame));
 }
 
-/* The entry for this frame, a new reference; NULL without an exception: run as written; NULL with one: fail. */
+/* The callback's entry whose guards hold, a new reference, or NULL. Guards may run user code that resets the code or lets
+ * other threads compile: the group is looked up again after each round, and entries made meanwhile are tried. */
 static Entry *
-choose(PyObject *callback, int run_only, CodeState *state, PyCodeObject *code, const FrameView *view)
+find_entry(CodeState *state, PyObject *callback, const FrameView *view)
 {
-    Group *group = core_group_make(state, callback);
-    if (group == NULL || group->skipped)
-        return NULL;
-    if (PyTuple_GET_SIZE(group->entries)) {
+    for (;;) {
+        Group *group = core_group_find(state, callback);
+        if (group == NULL || PyTuple_GET_SIZE(group->entries) == 0)
+            return NULL;
         PyObject *entries = Py_NewRef(group->entries);
         Py_ssize_t recent = group->recent;
         Entry *found = core_entry_find(entries, &recent, view);
-        Py_DECREF(entries);
-        /* Guards may have run user code that reset the code: look the group up again. */
         group = core_group_find(state, callback);
-        if (group != NULL)
+        int changed = group == NULL || group->entries != entries;
+        Py_DECREF(entries);
+        if (!changed)
             group->recent = recent;
-        if (found != NULL)
+        if (found != NULL || !changed)
             return found;
     }
-    if (run_only || group == NULL || group->compiling || group->skipped)
-        return NULL;
+}
 
-    group->compiling = 1;
-    PyObject *answer = core_call_compiler(callback, Py_None, code, view);
-    group = core_group_find(state, callback);
-    if (group != NULL)
-        group->compiling = 0;
-    if (answer == NULL)
-        return NULL;
+/* Files the callback's answer (taken over); the entry to run or NULL, with an exception when the answer is unusable. */
+static Entry *
+accept_answer(PyObject *answer, PyObject *callback, CodeState *state, PyCodeObject *code)
+{
     if (answer == Py_None) {
+        Group *group = core_group_find(state, callback);
         if (group != NULL)
             group->skipped = 1;
     }
@@ -131,18 +129,36 @@ choose(PyObject *callback, int run_only, CodeState *state, PyCodeObject *code, c
                      Py_TYPE(answer)->tp_name);
     }
     else if (core_entry_fits((Entry *)answer, code) == 0) {
-        group = core_group_make(state, callback);
+        Group *group = core_group_make(state, callback);
         PyObject *entries = group == NULL ? NULL : core_entries_with(group->entries, answer);
         if (entries != NULL) {
-            group->recent = PyTuple_GET_SIZE(entries) - 1;
             PyObject *former = group->entries;
             group->entries = entries;
+            group->recent = PyTuple_GET_SIZE(entries) - 1;
             Py_DECREF(former); /* last: may run user code, which may free the group */
             return (Entry *)answer;
         }
     }
     Py_DECREF(answer);
     return NULL;
+}
+
+/* The entry for this frame, a new reference; NULL without an exception: run as written; NULL with one: fail. */
+static Entry *
+choose(PyObject *callback, int run_only, CodeState *state, PyCodeObject *code, const FrameView *view)
+{
+    Entry *found = find_entry(state, callback, view);
+    if (found != NULL || run_only)
+        return found;
+    Group *group = core_group_make(state, callback);
+    if (group == NULL || group->compiling || group->skipped)
+        return NULL;
+    group->compiling = 1;
+    PyObject *answer = core_call_compiler(callback, Py_None, code, view);
+    group = core_group_find(state, callback);
+    if (group != NULL)
+        group->compiling = 0;
+    return answer == NULL ? NULL : accept_answer(answer, callback, state, code);
 }
 
 static PyObject *

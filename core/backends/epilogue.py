@@ -20,21 +20,21 @@ FOREACH_FROM = 4
 """From this many plain write-backs on, one foreach call replaces the single copies: less argument parsing."""
 
 
-def write_epilogue(code: Code, epilogue: Epilogue, *, grad_enabled: bool, requires_grad: Sequence[bool]) -> None:
+def write_epilogue(
+    code: Code, epilogue: Epilogue, fakes: Sequence[Any], *, grad_enabled: bool, requires_grad: Sequence[bool]
+) -> None:
     """Append write-backs, outputs and the return statement.
 
+    fakes: the program's outputs as captured; those that are one object are made once, two equal views are made twice;
     grad_enabled: grad mode of the calls this code is for (it is guarded); requires_grad: that of each input.
     """
     _write_backs(code, epilogue, grad_enabled, requires_grad)
-    made: list[tuple[Any, str]] = []
+    made: dict[int, str] = {}
     results = []
-    for output in epilogue.outputs:
-        # Equal descriptions are one object, as in eager; constants aside, since 1 equals True.
-        known = None if isinstance(output, Constant) else next((text for other, text in made if other == output), None)
-        if known is None:
-            known = _output(code, output, f"o{len(made)}", grad_enabled)
-            made.append((output, known))
-        results.append(known)
+    for output, fake in zip(epilogue.outputs, fakes):
+        if id(fake) not in made or not isinstance(fake, torch.Tensor):
+            made[id(fake)] = _output(code, output, f"o{len(results)}", grad_enabled)
+        results.append(made[id(fake)])
     code.line(f"return {tuple_text(results)}")
 
 

@@ -59,7 +59,7 @@ def compile_inference(
     """One graph, one artifact, and the epilogue around it."""
     run = _artifact(captured, functional.module, resolved, options, name, "inference")
     requires_grad = [item.is_tensor and item.requires_grad for item in functional.inputs]
-    return wrap_inference(run, functional.epilogue, state, requires_grad)
+    return wrap_inference(run, functional.epilogue, captured.outputs, state, requires_grad)
 
 
 def compile_training(
@@ -78,7 +78,7 @@ def compile_training(
         return _artifact(captured, parts.backward, resolved, options, f"{name}_backward", "backward")
 
     replay = EagerBackward(captured, joint, parts, state)
-    return wrap_training(joint, parts, run_forward, compile_backward, replay, state)
+    return wrap_training(joint, parts, captured.outputs, run_forward, compile_backward, replay, state)
 
 
 def _artifact(
@@ -118,4 +118,3 @@ def output_values(module: fx.GraphModule) -> tuple[Any, ...]:
     """The arguments of a graph's output node."""
     node = next(node for node in reversed(module.graph.nodes) if node.op == "output")
     return tuple(node.args[0])
-

@@ -51,12 +51,16 @@ class TrainingGraph:
 def wrap_training(
     joint: JointGraph,
     parts: Partition,
+    fakes: Sequence[Any],
     run_forward: Callable[..., Any],
     compile_backward: Callable[[], Callable[..., Any]],
     replay: EagerBackward,
     state: CallState,
 ) -> Callable[..., tuple[Any, ...]]:
-    """Wrap a forward artifact, and the backward artifact to come. `replay` serves what the compiled backward can't."""
+    """Wrap a forward artifact, and the backward artifact to come. `replay` serves what the compiled backward can't.
+
+    fakes: the program's outputs as captured.
+    """
     graph = TrainingGraph(joint, parts, state)
     forward = _forward(graph, run_forward, replay)
     backward = _backward(graph, compile_backward, replay)
@@ -69,7 +73,7 @@ def wrap_training(
     code.namespace["apply"] = apply
     code.line(f"{tuple_text(graph.slots)} = apply({', '.join(graph.inputs)})")
     requires_grad = [item.requires_grad for item in joint.inputs]
-    write_epilogue(code, joint.epilogue, grad_enabled=state.grad_enabled, requires_grad=requires_grad)
+    write_epilogue(code, joint.epilogue, fakes, grad_enabled=state.grad_enabled, requires_grad=requires_grad)
     compiled = code.finish()
     follow(compiled, code.namespace, "apply", apply)
     return compiled

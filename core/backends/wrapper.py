@@ -58,9 +58,15 @@ def follow(code_function: Callable[..., Any], namespace: dict[str, Any], name: s
 
 
 def wrap_inference(
-    run: Callable[..., Any], epilogue: Epilogue, state: CallState, requires_grad: Sequence[bool]
+    run: Callable[..., Any],
+    epilogue: Epilogue,
+    fakes: Sequence[Any],
+    state: CallState,
+    requires_grad: Sequence[bool],
 ) -> Callable[..., tuple[Any, ...]]:
-    """Wrap an artifact of a graph without gradients. requires_grad: that of each input (False for numbers).
+    """Wrap an artifact of a graph without gradients.
+
+    fakes: the program's outputs as captured; requires_grad: that of each input (False for numbers).
 
     The artifact runs below autograd where an input requires gradients: the program computed it without.
     """
@@ -75,7 +81,7 @@ def wrap_inference(
     code = Code("compiled", inputs)
     code.namespace["run"] = run
     write_run(code, names("s", len(epilogue.slots)), inputs, guards)
-    write_epilogue(code, epilogue, grad_enabled=state.grad_enabled, requires_grad=requires_grad)
+    write_epilogue(code, epilogue, fakes, grad_enabled=state.grad_enabled, requires_grad=requires_grad)
     compiled = code.finish()
     follow(compiled, code.namespace, "run", run)
     return compiled

@@ -23,10 +23,10 @@ _Effect = Callable[[Instruction], tuple[int, int]]  # (slots read, slots that ho
 class Liveness:
     """Live variables of one code object, by instruction. Variables are named in the order of the frame's slots."""
 
-    def __init__(self, decoded: DecodedCode, cells: frozenset[int]) -> None:
+    def __init__(self, decoded: DecodedCode, cells: frozenset[int], co_names: tuple[str, ...]) -> None:
         self._decoded = decoded
         self._cells = cells
-        self._live = _flow(decoded, _reader(decoded))
+        self._live = _flow(decoded, _reader(decoded, co_names))
 
     def _names(self, instruction: Instruction, wants_cells: bool) -> tuple[str, ...]:
         index = self._decoded.index_of(instruction)
@@ -55,7 +55,7 @@ def liveness(code: CodeType) -> Liveness:
     decoded = decode(code)
     known = decoded.facts.get("liveness")
     if known is None:
-        known = decoded.facts["liveness"] = Liveness(decoded, cell_slots(code, decoded))
+        known = decoded.facts["liveness"] = Liveness(decoded, cell_slots(code, decoded), code.co_names)
     assert isinstance(known, Liveness)
     return known
 
@@ -99,11 +99,8 @@ def _fused_effect(instruction: Instruction) -> tuple[int, int]:
     return reads, writes
 
 
-def _reader(decoded: DecodedCode) -> _Effect:
-    names = decoded.local_names
-    everything = (1 << len(names)) - 1
-    has_class = "__class__" in names
-    super_reads = 1 | (1 << names.index("__class__") if has_class else 0)
+def _reader(decoded: DecodedCode, co_names: tuple[str, ...]) -> _Effect:
+    at_calls = _frame_reads(decoded, co_names)
 
     def effect(instruction: Instruction) -> tuple[int, int]:
         opname = instruction.opname
@@ -118,14 +115,22 @@ def _reader(decoded: DecodedCode) -> _Effect:
             return 1 << instruction.arg, 1 << instruction.arg
         if opname in TABLE.fused:
             return _fused_effect(instruction)
-        if opname in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
-            if instruction.argval in FRAME_READERS:
-                return everything, 0
-            if instruction.argval == "super" and has_class:
-                return super_reads, 0
-        return 0, 0
+        return (at_calls, 0) if opname in _CALLS else (0, 0)
 
     return effect
+
+
+_CALLS = frozenset(("CALL", "CALL_KW", "CALL_FUNCTION_EX"))
+
+
+def _frame_reads(decoded: DecodedCode, co_names: tuple[str, ...]) -> int:
+    """The slots that any call may read, because the code names something that looks at its caller's frame."""
+    names = decoded.local_names
+    if FRAME_READERS.intersection(co_names):
+        return (1 << len(names)) - 1
+    if "super" in co_names and "__class__" in names:
+        return 1 | 1 << names.index("__class__")
+    return 0
 
 
 def _unchecked(instruction: Instruction) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
@@ -19,12 +19,12 @@ from . import emit
 from .assemble import assemble
 from .decode import DecodedCode, decode
 from .instruction import CellName, ExceptionEntry, Instruction, copied, located
-from .liveness import cell_slots, liveness, must_be_set
+from .liveness import cell_slots, must_be_set
 from .opcodes import FUSED, KIND, LOCAL, OPCODE, TABLE, TERMINATORS
 from .stack import StackShape, stack_shapes
 
 _MARK = ".<resume "
-_STACK, _SLOT = ".stack", ".slot "
+_STACK, _SLOT, _CELL = ".stack", ".slot ", ".cell "
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -32,10 +32,11 @@ _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENER
 class ResumeCode:
     """The code of a resume function and how to call it.
 
-    stack: positions of the stack, from the bottom, whose values are the first arguments (all but the NULLs); locals:
-    the names of the arguments behind them; freevars: the variables whose cells make up the closure, in order.
-    handled: positions in `stack` that stand for a handler being run: the argument there is the exception being
-    handled (what `sys.exception()` gives inside), not the value that lies on the stack.
+    stack: positions of the stack, from the bottom, whose values are the first arguments (all but the NULLs). locals:
+    the names of the arguments behind them. freevars: the original's variables whose cells make up the closure, in
+    order (its co_cellvars, then its co_freevars). handled: positions in `stack` that stand for a handler being run;
+    the argument there is the exception being handled (what `sys.exception()` gives inside), not the value that lies
+    on the stack.
     """
 
     code: CodeType
@@ -48,6 +49,22 @@ class ResumeCode:
 def is_resume_code(code: CodeType) -> bool:
     """True for the code of a resume function."""
     return _MARK in code.co_qualname
+
+
+def entry_length(code: CodeType) -> int:
+    """How many leading instructions only set the frame up: nothing can be resumed before the one behind them."""
+    instructions = decode(code).instructions
+    length = 0
+    for index, instruction in enumerate(instructions):
+        if instruction.opname == "RESUME":
+            length = max(length, index + 1)
+        elif isinstance(instruction.argval, str) and instruction.argval.startswith((_STACK, _SLOT, _CELL)):
+            # Names of ours. What a slot or cell gave goes into its place with the instruction behind.
+            length = index + (1 if instruction.argval.startswith(_STACK) else 2)
+    behind = instructions[length : length + 3]
+    if [i.opname for i in behind[:2]] == ["STORE_FAST", "LOAD_FAST_AND_CLEAR"] and behind[0].arg == behind[1].arg:
+        length += 3 if behind[-1].opname == "MAKE_CELL" else 2  # as _enter_comprehension ends
+    return length
 
 
 def build_resume(
@@ -71,14 +88,18 @@ def build_resume(
     decoded = decode(code)
     shape = _check_stack(code, decoded, target, depth, nulls)
     plain, covered = _check_arguments(code, decoded, target, shape, arguments)
-    kept, table, start = _reachable(decoded, target)
-    freevars = code.co_cellvars + code.co_freevars
-    if not is_resume_code(code):
-        kept = _explicit_super(code, kept, freevars)
-    passed = tuple(place for place in range(depth) if place not in nulls)
-    entry, entry_table = _entry(depth, nulls, shape.handled, covered, freevars)
+    originals, table = _reachable(decoded, target)
+    closure = code.co_cellvars + tuple(name for name in code.co_freevars if not name.startswith(_CELL))
+    taken = _taken_variables(code, decoded, originals, shape)
+    kept, table = copied(originals, table)
+    start = kept[originals.index(target)]
+    if "__class__" in closure:
+        kept, start = _explicit_super(code, decoded, list(zip(originals, kept)), start)
+    freevars = tuple(_CELL + name if name in taken else name for name in closure)
+    entry, entry_table = _entry(decoded, shape, nulls, taken, covered, freevars)
     if kept[0] is not start:
         entry += emit.jump(start)
+    passed = tuple(place for place in range(depth) if place not in nulls)
     names = [f"{_STACK}{place}" for place in passed] + [*plain, *(_SLOT + name for name in covered)]
     resumed = assemble(
         located(entry, target.position) + kept,
@@ -87,13 +108,13 @@ def build_resume(
         argcount=len(names),
         posonlyargcount=len(names),
         kwonlyargcount=0,
-        varnames=_variables(code, decoded, kept, names),
-        cellvars=(),
+        varnames=_variables(code, decoded, originals, names) + list(taken),
+        cellvars=taken,
         freevars=freevars,
         flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         qualname=_qualname(code, target),
     )
-    return ResumeCode(resumed, passed, (*plain, *covered), freevars, shape.handled)
+    return ResumeCode(resumed, passed, (*plain, *covered), closure, shape.handled)
 
 
 def _check_kind(code: CodeType) -> None:
@@ -125,9 +146,7 @@ def _check_stack(
     for before in decoded.instructions[max(0, index - 2) : index]:
         if before.opname == "KW_NAMES":
             raise ValueError(f"{target!r} is part of a call with keywords, which can't be entered in the middle")
-    if any(later.opname == "RESUME" for later in decoded.instructions[index:]) or any(
-        name.startswith((_STACK, _SLOT)) for name in liveness(code).locals_at(target)
-    ):
+    if index < entry_length(code):
         raise ValueError(f"{target!r} stands in the prologue of the code")
     return shape
 
@@ -162,10 +181,8 @@ def _check_arguments(
     return plain, covered
 
 
-def _reachable(
-    decoded: DecodedCode, target: Instruction
-) -> tuple[list[Instruction], list[ExceptionEntry], Instruction]:
-    """Copies of what control can reach from `target`, its protected ranges, and the copy of `target`."""
+def _reachable(decoded: DecodedCode, target: Instruction) -> tuple[list[Instruction], list[ExceptionEntry]]:
+    """What control can reach from `target`, and the protected ranges cut to that."""
     instructions, handlers = decoded.instructions, decoded.handlers()
     seen = [False] * len(instructions)
     waiting = [decoded.index_of(target)]
@@ -187,33 +204,67 @@ def _reachable(
         if inside:
             first, last = instructions[inside[0]], instructions[inside[-1]]
             table.append(ExceptionEntry(first, last, entry.target, entry.depth, entry.lasti))
-    originals = [instruction for instruction, is_kept in zip(instructions, seen) if is_kept]
-    kept, table = copied(originals, table)
-    return kept, table, kept[originals.index(target)]
+    return [instruction for instruction, is_kept in zip(instructions, seen) if is_kept], table
+
+
+def _taken_variables(
+    code: CodeType, decoded: DecodedCode, kept: Iterable[Instruction], shape: StackShape
+) -> tuple[str, ...]:
+    """The cell variables whose slot an inlined comprehension takes over, now or later.
+
+    Such a slot may hold a plain value, which Python bears in the slot of a cell variable but not in that of a free
+    one. So these stay cell variables; their cells come in under another name and are put into the slot.
+    """
+    slots = {mark.slot for mark in shape.marks}
+    slots.update(i.arg for i in kept if i.opname == "LOAD_FAST_AND_CLEAR" and i.arg is not None)
+    cells = cell_slots(code, decoded)
+    return tuple(decoded.local_names[slot] for slot in sorted(slots & cells))
 
 
 def _entry(
-    depth: int,
+    decoded: DecodedCode,
+    shape: StackShape,
     nulls: Collection[int],
-    handled: Sequence[int],
+    taken: Sequence[str],
     covered: Sequence[str],
     freevars: Sequence[str],
 ) -> tuple[list[Instruction], list[ExceptionEntry]]:
-    """The prologue: cells, slots that hold plain values, the stack from the bottom up."""
+    """The prologue: cells, the stack from the bottom up, then the slots that comprehensions take over.
+
+    Handlers and comprehensions are entered by the opcodes that enter them in the original, so that the analyses find
+    the same state when the resume function is itself resumed.
+    """
     entry = emit.prologue((), freevars)
     table: list[ExceptionEntry] = []
-    for name in covered:
-        entry += _take(_SLOT + name) + [Instruction("STORE_FAST", None, CellName(name))]
-    for place in range(depth):
-        if place in nulls:
+    saved = {m.place: m for m in shape.marks if m.slot >= 0 and decoded.local_names[m.slot] in taken}
+    for place in range(shape.depth):
+        argument = f"{_STACK}{place}"
+        if place in saved:
+            name = CellName(decoded.local_names[saved[place].slot])
+            entry += _enter_comprehension(argument, place in nulls, name, saved[place].plain)
+        elif place in nulls:
             entry += emit.push_null()
-        elif place in handled:
-            entering, protected = _enter_handler(f"{_STACK}{place}", place)
+        elif place in shape.handled:
+            entering, protected = _enter_handler(argument, place)
             entry += entering
             table.append(protected)
         else:
-            entry += _take(f"{_STACK}{place}")
+            entry += _take(argument)
+    plain_now = {decoded.local_names[slot] for slot in shape.plain_slots}
+    for name in taken:
+        store = [Instruction("STORE_FAST", None, CellName(name))]
+        if name in covered:
+            entry += _take(_SLOT + name) + store
+        elif name not in plain_now:
+            entry += emit.load_cell(_CELL + name) + store
     return entry, table
+
+
+def _enter_comprehension(argument: str, is_null: bool, name: CellName, plain: bool) -> list[Instruction]:
+    """[] -> [what the comprehension saved], through the slot it took over."""
+    saved = emit.push_null() if is_null else _take(argument)
+    slot = [Instruction("STORE_FAST", None, name), Instruction("LOAD_FAST_AND_CLEAR", None, name)]
+    return [*saved, *slot, *([] if plain else [Instruction("MAKE_CELL", None, name)])]
 
 
 def _take(name: str) -> list[Instruction]:
@@ -228,9 +279,14 @@ def _enter_handler(name: str, depth: int) -> tuple[list[Instruction], ExceptionE
 
     RERAISE neither adds a traceback line nor sets `__context__`, so the exception arrives as it left the original.
     """
-    load, raising = _take(name), emit.reraise()
+    raising = emit.reraise()
     caught = [Instruction("PUSH_EXC_INFO"), *emit.pop_top()]
-    return [*load, *raising, *caught], ExceptionEntry(raising[0], raising[0], caught[0], depth)
+    # RERAISE trusts its operand; anything but an exception would crash Python.
+    check = [*emit.load_const(BaseException), Instruction("CHECK_EXC_MATCH")]
+    check += emit.pop_jump_if_true(raising[0], is_bool=True)
+    refuse = emit.load_const(TypeError("a resume function inside a handler takes the exception being handled"))
+    entering = [*_take(name), *check, *refuse, *emit.raise_varargs(), *raising, *caught]
+    return entering, ExceptionEntry(raising[0], raising[0], caught[0], depth)
 
 
 def _variables(code: CodeType, decoded: DecodedCode, kept: Sequence[Instruction], first: list[str]) -> list[str]:
@@ -249,23 +305,61 @@ def _variables(code: CodeType, decoded: DecodedCode, kept: Sequence[Instruction]
     return first + [names[slot] for slot in sorted(used) if slot not in cells and names[slot] not in first]
 
 
-def _explicit_super(code: CodeType, kept: list[Instruction], freevars: Sequence[str]) -> list[Instruction]:
-    """Give `super()` its two arguments: it looks for them in the frame, whose first argument is another one here."""
-    if "__class__" not in freevars:
-        return kept
+def _explicit_super(
+    code: CodeType, decoded: DecodedCode, pairs: list[tuple[Instruction, Instruction]], start: Instruction
+) -> tuple[list[Instruction], Instruction]:
+    """Give `super()` its two arguments: it looks for them in the frame, whose first argument is another one here.
+
+    pairs: each kept instruction with its copy; returns the copies with what was put in, and where to start.
+    """
     result: list[Instruction] = []
-    for at, instruction in enumerate(kept):
-        result.append(instruction)
-        if instruction.opname == "LOAD_GLOBAL" and instruction.argval == "super" and instruction.flags:
-            call = at + 2 if kept[at + 1].opname == "PRECALL" else at + 1
-            if kept[call].opname == "CALL" and kept[call].arg == 0:
-                result += located(_super_call(code, kept[at + 1], kept[call + 1], freevars), instruction.position)
-    return result
+    for at, (original, kept) in enumerate(pairs):
+        explicit: list[Instruction] = []
+        if original.opname == "LOAD_SUPER_ATTR" and not original.flags & _SUPER_HAS_ARGUMENTS:
+            explicit = _super_attribute(decoded, original, kept, pairs[at + 1][1])
+        elif original.opname in ("PRECALL", "CALL") and _calls_bare_super(decoded, original):
+            if original.opname == "CALL" and at and pairs[at - 1][0].opname == "PRECALL":
+                explicit = []
+            else:
+                behind = pairs[at + (2 if original.opname == "PRECALL" else 1)][1]
+                explicit = _super_call(code, kept, behind)
+        if explicit:
+            result += located(explicit, original.position)
+            start = explicit[0] if kept is start else start
+        result.append(kept)
+    return result, start
 
 
-def _super_call(
-    code: CodeType, otherwise: Instruction, behind: Instruction, freevars: Sequence[str]
+_SUPER_HAS_ARGUMENTS = 2
+
+
+def _calls_bare_super(decoded: DecodedCode, call: Instruction) -> bool:
+    """Whether a PRECALL or CALL is that of `super()`. Where it was made explicit, the load is no longer beside it."""
+    index = decoded.index_of(call) - 1
+    if decoded.instructions[index].opname == "PRECALL":
+        index -= 1
+    load = decoded.instructions[index]
+    return call.arg == 0 and load.opname == "LOAD_GLOBAL" and load.argval == "super" and bool(load.flags)
+
+
+def _if_builtin_super(depth: int, otherwise: Instruction) -> list[Instruction]:
+    """Go on when the value `depth` places down is the builtin `super`, else to `otherwise`."""
+    test = emit.copy(depth) + emit.load_const(builtins.super) + emit.is_op()
+    return test + emit.pop_jump_if_false(otherwise, is_bool=True)
+
+
+def _super_attribute(
+    decoded: DecodedCode, original: Instruction, otherwise: Instruction, behind: Instruction
 ) -> list[Instruction]:
+    """[super, class, self] -> the attribute, with a super object made of the two rather than of the frame."""
+    if decoded.instructions[decoded.index_of(original) - 1].opname in TERMINATORS:
+        return []  # the fallback that an earlier resume function put in
+    flags = original.flags | _SUPER_HAS_ARGUMENTS
+    explicit = Instruction("LOAD_SUPER_ATTR", None, original.argval, flags)
+    return [*_if_builtin_super(3, otherwise), explicit, *emit.jump(behind)]
+
+
+def _super_call(code: CodeType, otherwise: Instruction, behind: Instruction) -> list[Instruction]:
     """With the callable and its NULL on the stack: call it as `super(__class__, first)` if it is the builtin."""
     if not code.co_argcount:
         raise Unsupported(
@@ -274,12 +368,9 @@ def _super_call(
             remedy="write super(Class, self)",
         )
     first = code.co_varnames[0]
-    load_first = emit.load_deref(first) if first in freevars else emit.load_fast(first)
+    load_first = emit.load_deref(first) if first in code.co_cellvars else emit.load_fast(first)
     return [
-        *emit.copy(1 if TABLE.null_before_callable else 2),
-        *emit.load_const(builtins.super),
-        *emit.is_op(),
-        *emit.pop_jump_if_false(otherwise, is_bool=True),
+        *_if_builtin_super(1 if TABLE.null_before_callable else 2, otherwise),
         *emit.load_deref("__class__"),
         *load_first,
         *emit.call_function(2, with_null=True),

@@ -152,5 +152,9 @@ def _after(decoded: DecodedCode, instruction: Instruction, shape: StackShape, ju
             top, other = shape.depth - 1, shape.depth - instruction.arg
             swapped = {top: other, other: top}
             marks = tuple(replace(mark, place=swapped.get(mark.place, mark.place)) for mark in marks)
+        elif opname == "POP_EXCEPT":
+            # What it takes is often a copy; either way the innermost handler is left and its mark means nothing more.
+            left = max((mark.place for mark in marks if mark.slot < 0), default=-1)
+            marks = tuple(mark for mark in marks if mark.slot >= 0 or mark.place != left)
         marks = tuple(mark for mark in marks if mark.place < depth)
     return StackShape(depth, marks)

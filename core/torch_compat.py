@@ -253,3 +253,23 @@ def tensor_version(tensor: Any) -> int:
 def view_base(tensor: Any) -> Any:
     """The tensor that a view is a view of as autograd sees it, None for a tensor that is no view."""
     return tensor._base
+
+
+# Registries of hooks for all modules, in torch.nn.modules.module (2.11 and 2.13).
+GLOBAL_MODULE_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+)
+
+
+def unknown_active_mode() -> str | None:
+    """The name of an active TorchFunction or TorchDispatch mode, under which capture leaves the call alone."""
+    if torch._C._len_torch_dispatch_stack():
+        return "a TorchDispatchMode"
+    if torch._C._len_torch_function_stack():
+        return "a TorchFunctionMode"
+    if torch._C._functorch.maybe_current_level() is not None:
+        return "a functorch transform"
+    return None

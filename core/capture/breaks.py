@@ -1,0 +1,257 @@
+"""Graph breaks: end the graph before one instruction, run that instruction in Python, go on in a resume function.
+
+Enters: the root interpreter, stopped before the instruction. Leaves: the Ending of the replacement code. The stack and
+the live locals are brought back as real values; what follows is a function of its own, captured when it is called.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _C
+from ..bytecode import emit
+from ..bytecode.instruction import ExceptionEntry, Instruction
+from ..bytecode.liveness import liveness
+from ..bytecode.opcodes import JUMPS, LOOP_EXIT, OPCODE, TABLE
+from ..bytecode.resume import build_resume
+from ..bytecode.stack import effect
+from ..errors import Unsupported
+from ..variables.cell import CellVariable
+from .opcodes.host import NULL
+from .reconstruct import CodeEmitter
+from .replacement import Ending
+
+CONDITIONS = {"TRUE": True, "FALSE": False}
+
+
+class BreakHere(Exception):
+    """The root interpreter reached the step where the graph ends."""
+
+
+class FoundBreak(Exception):
+    """Capture met something it refuses, at a step of the root frame; capture starts again and ends the graph there."""
+
+    def __init__(self, step: int, refusal: Unsupported | None) -> None:
+        super().__init__(step, refusal)
+        self.step = step
+        self.refusal = refusal
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Where the rest of a frame begins: a target and the stack there, True for a value and False for NULL."""
+
+    target: Instruction
+    stack: tuple[bool, ...]
+
+
+class ResumeFunctions:
+    """The resume functions of one callable, made once for each code, target and shape of the stack."""
+
+    def __init__(self, callback: Any) -> None:
+        self._callback = callback
+        self._made: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def get(
+        self, code: types.CodeType, point: ResumePoint, arguments: tuple[str, ...], globals_dict: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        """(callable taking the closure and the arguments, its ResumeCode)."""
+        key = (id(code), point.target.offset, point.stack, arguments, id(globals_dict))
+        if key not in self._made:
+            nulls = [place for place, filled in enumerate(point.stack) if not filled]
+            resume = build_resume(code, point.target, depth=len(point.stack), nulls=nulls, arguments=arguments)
+            self._made[key] = (_C.CompiledCode(resume.code, globals_dict, self._callback), resume)
+        return self._made[key]
+
+
+class BreakWriter:
+    """Writes the ending of a broken frame. `tx` is the root interpreter, stopped before the instruction."""
+
+    def __init__(self, tx: Any, resumes: ResumeFunctions) -> None:
+        self.tx = tx
+        self.resumes = resumes
+        self.instruction: Instruction = tx.instructions[tx.index]
+        self.stack: list[Any] = list(tx.stack)
+        self.keyword_names: tuple[str, ...] = tx.keyword_names
+
+    def ending(self) -> Ending:
+        """The ending, for replacement.build."""
+        return Ending(self.write, self.instruction.position)
+
+    def write(self, emitter: CodeEmitter) -> list[ExceptionEntry]:
+        for value in self.stack:
+            if value is NULL:
+                emitter.add(emit.push_null())
+            else:
+                emitter.load(value)
+        cells = self._cells(emitter)
+        start = len(emitter.out)
+        name = self.instruction.opname
+        if name.rpartition("_")[2] in CONDITIONS and name.startswith("POP_JUMP"):
+            protected = self._branch(emitter, cells)
+        elif name in ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"):
+            protected = self._run_instruction(emitter)
+        elif name in JUMPS:
+            protected = self._jump(emitter, cells)
+        else:
+            protected = self._run_instruction(emitter)
+            self._resume(emitter, cells, self._after())
+        return self._handlers(emitter, cells, emitter.out[start : start + protected])
+
+    # -- running the instruction -----------------------------------------------------------------------------------
+
+    def _run_instruction(self, emitter: CodeEmitter) -> int:
+        """Emit the instruction itself; how many instructions that took."""
+        before = len(emitter.out)
+        instruction = self.instruction
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and self._is_method_form():
+            emitter.load_attr(instruction.argval)
+            emitter.add(emit.push_null())
+            if TABLE.null_before_callable:
+                emitter.swap(2)
+        elif instruction.opname in ("CALL", "PRECALL"):
+            if self.keyword_names:
+                emitter.add([Instruction("KW_NAMES", None, self.keyword_names)])
+            if TABLE.has_precall:
+                emitter.add([Instruction("PRECALL", instruction.arg, instruction.arg)])
+            emitter.add([Instruction("CALL", instruction.arg, instruction.arg)])
+        else:
+            emitter.add([instruction.detached()])
+        return len(emitter.out) - before
+
+    def _is_method_form(self) -> bool:
+        return self.instruction.opname == "LOAD_METHOD" or bool(self.instruction.flags & 1)
+
+    def _branch(self, emitter: CodeEmitter, cells: str | None) -> int:
+        taken = emit.nop()
+        jump = emit.pop_jump_if_true if self.instruction.opname.endswith("TRUE") else emit.pop_jump_if_false
+        emitter.add(instructions := jump(taken[0]))
+        rest = self._shape(self.stack[:-1])
+        self._resume(emitter, cells, ResumePoint(self._next(), rest))
+        emitter.add(taken)
+        self._resume(emitter, cells, ResumePoint(self._target(), rest))
+        return len(instructions)
+
+    def _jump(self, emitter: CodeEmitter, cells: str | None) -> int:
+        """FOR_ITER, SEND and the jumps that keep their operand: fall through with one more value, or go to the target."""
+        instruction = self.instruction
+        if instruction.opname != "FOR_ITER":
+            raise Unsupported(
+                f"a graph break at {instruction.opname} can't be resumed",
+                remedy="move the expression into a statement of its own",
+            )
+        exhausted = emit.nop()[0]
+        loop = Instruction("FOR_ITER", None, None, target=exhausted)
+        emitter.add([loop])
+        self._resume(emitter, cells, ResumePoint(self._next(), (*self._shape(self.stack), True)))
+        for _ in range(LOOP_EXIT):  # what FOR_ITER expects at its target and steps over
+            emitter.add([Instruction("END_FOR" if _ == 0 else "POP_TOP", None, None)])
+        emitter.add([exhausted])
+        if LOOP_EXIT:
+            loop.target = emitter.out[-1 - LOOP_EXIT]
+        self._resume(emitter, cells, ResumePoint(self._target(LOOP_EXIT), self._shape(self.stack[:-1])))
+        return 1
+
+    # -- resuming --------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Instruction:
+        following = self.tx.decoded.next_of(self.instruction)
+        assert following is not None
+        if self.instruction.opname == "PRECALL":
+            following = self.tx.decoded.next_of(following)
+            assert following is not None
+        return following
+
+    def _target(self, behind: int = 0) -> Instruction:
+        decoded = self.tx.decoded
+        assert self.instruction.target is not None
+        return decoded.instructions[decoded.index_of(self.instruction.target) + behind]
+
+    def _after(self) -> ResumePoint:
+        """The point behind an instruction that goes on to the next one."""
+        instruction = self.instruction
+        shape = list(self._shape(self.stack))
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and self._is_method_form():
+            shape[-1:] = (False, True) if TABLE.null_before_callable else (True, False)
+        else:
+            change = self._stack_change()
+            if change < 0:
+                del shape[change:]
+                popped = -change
+            else:
+                shape.extend([True] * change)
+                popped = 0
+            self._refill(shape, popped)
+        return ResumePoint(self._next(), tuple(shape))
+
+    def _stack_change(self) -> int:
+        instruction = self.instruction
+        if instruction.opname in ("CALL", "PRECALL"):
+            return -instruction.arg - 1  # callable and NULL or self beside it, arguments; one result
+        return effect(OPCODE[instruction.opname], instruction.arg or 0, False)
+
+    def _refill(self, shape: list[bool], popped: int) -> None:
+        """A result may take the place of a NULL that the instruction consumed."""
+        if self.instruction.opname in ("CALL", "PRECALL", "CALL_KW", "CALL_FUNCTION_EX") and shape:
+            shape[-1] = True
+
+    def _shape(self, stack: list[Any]) -> tuple[bool, ...]:
+        return tuple(value is not NULL for value in stack)
+
+    def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint) -> None:
+        """Take the stack as `point` describes it off, call the resume function, return what it returns."""
+        code = self.tx.code
+        live = liveness(code).locals_at(point.target)
+        arguments = tuple(sorted(name for name in live if name in self.tx.locals))
+        function, resume = self.resumes.get(code, point, arguments, self.tx.trace.frame.globals)
+        names: dict[int, str] = {}
+        for place in reversed(range(len(point.stack))):
+            if not point.stack[place]:
+                emitter.pop_top()
+                continue
+            names[place] = emitter.temporary()
+            emitter.add(emit.store_fast(names[place]))
+        emitter.load_const(function)
+        if cells is not None:
+            emitter.add(emit.load_fast_bound(cells))
+        else:
+            emitter.load_const(None)
+        handled = dict(zip(resume.handled, self.tx.trace.exceptions))
+        for place in resume.stack:
+            if place in handled:
+                emitter.load(handled[place])
+            else:
+                emitter.add(emit.load_fast_bound(names[place]))
+        for name in resume.locals:
+            emitter.load(self.tx.locals[name])
+        emitter.call(1 + len(resume.stack) + len(resume.locals))
+        emitter.add(emit.return_value())
+
+    def _cells(self, emitter: CodeEmitter) -> str | None:
+        """The tuple of the cells that resume functions take, in a temporary; None when the code has none."""
+        code = self.tx.code
+        names = code.co_cellvars + code.co_freevars
+        if not names:
+            return None
+        for name in names:
+            cell = self.tx.cells.get(name)
+            emitter.load(cell if cell is not None else CellVariable(name, None))
+        emitter.build_tuple(len(names))
+        temporary = emitter.temporary()
+        emitter.add(emit.store_fast(temporary))
+        return temporary
+
+    # -- exceptions ------------------------------------------------------------------------------------------------
+
+    def _handlers(self, emitter: CodeEmitter, cells: str | None, protected: list[Instruction]) -> list[ExceptionEntry]:
+        """When the instruction stands in a try or with, what it raises goes on at the original's handler."""
+        entry = self.tx.decoded.handler_of(self.instruction)
+        if entry is None or not protected:
+            return []
+        handler = emit.nop()[0]
+        emitter.add([handler])
+        shape = [*self._shape(self.stack[: entry.depth]), *([True] if entry.lasti else []), True]
+        self._resume(emitter, cells, ResumePoint(entry.target, tuple(shape)))
+        return [ExceptionEntry(protected[0], protected[-1], handler, entry.depth, entry.lasti)]

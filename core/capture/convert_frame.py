@@ -1,0 +1,260 @@
+"""FrameCompiler: from a call that no entry accepts to a new entry. The driver of one frame.
+
+Enters: what the C side knows of a call. Leaves: an Entry (guards and replacement code), None (run this code as it is
+from now on) or False (run it as it is this once). The steps stand in `compile_frame`, in order.
+State shared between threads: `_states`, and each FrameState while its callable compiles, both under `_lock`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+import types
+import warnings
+from typing import Any
+
+from .. import _C, torch_compat
+from ..errors import RecompileLimit, Unsupported
+from ..events import FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompiled, emit
+from ..graph.builder import GraphBuilder
+from ..graph.captured import CapturedGraph
+from ..guards.checks import GlobalState, NoOverlap, NotSameAs
+from ..guards.guard import Guard
+from ..guards.source import ClosureSource, LocalSource
+from ..guards.tree import build_program, describe_failure
+from ..options import CompileOptions, disabled, strict
+from ..variables.base import VariableTracker
+from ..variables.cell import CellVariable
+from . import policy, replacement
+from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions
+from .dynamic import CapturePolicy, History
+from .interpreter import RootInterpreter
+from .shape_guards import shape_guards
+from .trace import FrameInput, Trace
+
+VT = VariableTracker
+
+NO_CAPTURE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+MAX_RESTARTS = 4  # a restart moves the end of the graph forward to the first thing refused
+
+
+class FrameState:
+    """What is remembered of one callable or nested code between captures."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.warned = False
+
+
+class FrameCompiler:
+    """The callback of one compiled callable: options, backend and what its frames have in common."""
+
+    def __init__(self, options: CompileOptions, compile_graph: Any) -> None:
+        self.options = options
+        self.compile_graph = compile_graph
+        self.resumes = ResumeFunctions(self)
+        self._states: dict[Any, FrameState] = {}
+        self._lock = threading.Lock()
+
+    def __call__(
+        self,
+        owner: Any,
+        code: types.CodeType,
+        args: tuple[Any, ...],
+        globals_dict: dict[str, Any],
+        builtins: dict[str, Any],
+        closure: tuple[Any, ...] | None,
+    ) -> Any:
+        if disabled():
+            return False
+        reason = self._refuses(owner, code, globals_dict)
+        if reason is not None:
+            return None
+        if not self._lock.acquire(blocking=False):
+            return False  # another thread compiles, or this one does further up: run as written meanwhile
+        try:
+            frame = FrameInput(code, tuple(args), globals_dict, builtins, closure)
+            return self.compile_frame(owner, frame)
+        finally:
+            self._lock.release()
+
+    def reset(self) -> None:
+        """Forget what earlier captures saw."""
+        self._states.clear()
+        self.resumes = ResumeFunctions(self)
+
+    def _refuses(self, owner: Any, code: types.CodeType, globals_dict: dict[str, Any]) -> str | None:
+        if code.co_flags & NO_CAPTURE:
+            return "a generator or coroutine"
+        if owner is None:
+            return policy.code_is_skipped(code, globals_dict)
+        return None
+
+    # -- one frame -------------------------------------------------------------------------------------------------
+
+    def compile_frame(self, owner: Any, frame: FrameInput) -> Any:
+        """Recompile policy, capture, graph, guards, code, entry."""
+        state = self._state_of(owner, frame.code)
+        entries = owner.entries() if owner is not None else _C.frame_entries(frame.code)
+        if entries and not self._may_recompile(state, entries, frame):
+            return False
+        began = time.perf_counter()
+        unknown = torch_compat.unknown_active_mode()
+        if unknown is not None:
+            emit(FellBack("capture", f"{unknown} is active"))
+            return False
+        try:
+            return self._captured_entry(state, frame, began)
+        except Unsupported as refusal:
+            if self.options.fullgraph:
+                raise
+            emit(FrameSkipped(frame.code.co_qualname, refusal.what))
+            return None
+        except RecursionError as error:
+            if strict():
+                raise
+            emit(FellBack("capture", f"the interpreter ran out of stack: {error}"))
+            return None
+
+    def _state_of(self, owner: Any, code: types.CodeType) -> FrameState:
+        key = code if owner is None else id(owner)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = FrameState()
+        return state
+
+    def _may_recompile(self, state: FrameState, entries: list[Any], frame: FrameInput) -> bool:
+        call = (frame.args, frame.globals, frame.builtins, frame.closure)
+        reasons = tuple(describe_failure(entry.user.guards, entry.program, *call) for entry in entries if entry.user)
+        name = frame.code.co_qualname
+        if len(entries) >= self.options.recompile_limit:
+            if self.options.fullgraph:
+                raise RecompileLimit(
+                    f"{name} already has {len(entries)} entries; none accepts this call: {reasons[0] if reasons else ''}",
+                    remedy="raise recompile_limit, pass dynamic=True, or keep the values that differ out of the function",
+                )
+            if not state.warned:
+                state.warned = True
+                listed = "\n  ".join(reasons)
+                warnings.warn(
+                    f"{name} has reached recompile_limit={self.options.recompile_limit}; new cases run uncompiled. "
+                    f"Why each entry refused this call:\n  {listed}",
+                    stacklevel=2,
+                )
+            return False
+        if reasons:
+            emit(Recompiled(name, reasons))
+        return True
+
+    def _captured_entry(self, state: FrameState, frame: FrameInput, began: float) -> Any:
+        break_step: int | None = None
+        refusal: Unsupported | None = None
+        for _ in range(MAX_RESTARTS):
+            trace = self._new_trace(state, frame)
+            tx = self._root_interpreter(trace, break_step)
+            try:
+                value = tx.run()
+                ending = replacement.return_ending(value, tx.current.position)
+                closed = True
+            except BreakHere:
+                ending = BreakWriter(tx, self.resumes).ending()
+                closed = False
+            except FoundBreak as found:
+                trace.builder.abort()
+                if found.refusal is not None and self.options.fullgraph:
+                    raise found.refusal from None
+                break_step, refusal = found.step, found.refusal
+                continue
+            except BaseException:
+                trace.builder.abort()
+                raise
+            if not closed and refusal is not None:
+                emit(GraphBroken(refusal.what, refusal.where, refusal.remedy))
+            return self._entry(state, trace, ending, closed, began)
+        raise refusal or Unsupported("capture found a new break on every try", remedy="report this function")
+
+    def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
+        builder = GraphBuilder(scalar_outputs=self.options.capture_scalar_outputs)
+        return Trace(frame, self.options, CapturePolicy(state.history, self.options), builder)
+
+    def _root_interpreter(self, trace: Trace, break_step: int | None) -> RootInterpreter:
+        frame = trace.frame
+        tx = RootInterpreter(trace, frame.code, frame.globals, None, {}, (), break_step=break_step)
+        for slot, (name, value) in enumerate(zip(replacement.argument_names(frame.code), frame.args)):
+            tx.locals[name] = tx.lazy(value, LocalSource(name, slot))
+        for index, (name, cell) in enumerate(zip(frame.code.co_freevars, frame.closure or ())):
+            tx.cells[name] = tx.real_cell(cell, name, ClosureSource(name, index))
+            if not isinstance(tx.cells[name], CellVariable):
+                raise AssertionError(name)
+        return tx
+
+    # -- the entry -------------------------------------------------------------------------------------------------
+
+    def _entry(self, state: FrameState, trace: Trace, ending: Any, closed: bool, began: float) -> Any:
+        frame = trace.frame
+        name = frame.code.co_qualname
+        trace.guard(None, GlobalState(_C.global_state_snapshot()), None, "torch's global state")
+        try:
+            code, graph = replacement.build(trace, ending, lambda captured: self.compile_graph(captured, name))
+        except BaseException:
+            trace.builder.abort()
+            raise
+        if graph is not None:
+            self._graph_guards(trace, graph)
+        self._identity_guards(trace)
+        program, guards = build_program(trace.guards)
+        if graph is None and closed and trace.side_effects.empty:
+            code = frame.code  # nothing to compile: the code itself, while these guards hold
+        record = EntryRecord(guards, graph, frame.code)
+        state.history.remember(trace.policy)
+        emit(
+            FrameCaptured(
+                name,
+                ending.position and ending.position.user_line(frame.code.co_filename),
+                len(guards),
+                time.perf_counter() - began,
+            )
+        )
+        return _C.Entry(program, code, closed or not self.options.nested, record)
+
+    def _graph_guards(self, trace: Trace, graph: CapturedGraph) -> None:
+        for guard in shape_guards(graph):
+            trace.guards.add(guard)
+        if graph.mutated:
+            self._overlap_guard(trace, graph)
+
+    def _overlap_guard(self, trace: Trace, graph: CapturedGraph) -> None:
+        """A graph that writes an input is right only while its inputs share no memory, if they shared none."""
+        trackers = [
+            tracker
+            for tracker in trace.known.values()
+            if tracker.kind == "tensor" and tracker.source is not None and tracker.real is not None  # type: ignore[attr-defined]
+        ]
+        unique = list({id(tracker.real): tracker for tracker in trackers}.values())  # type: ignore[attr-defined]
+        storages = [tracker.real.untyped_storage()._cdata for tracker in unique]  # type: ignore[attr-defined]
+        if len(unique) > 1 and len(set(storages)) == len(storages):
+            trace.guards.add(Guard(None, NoOverlap(tuple(tracker.source for tracker in unique))))
+
+    def _identity_guards(self, trace: Trace) -> None:
+        """An object that the code changed must not be another argument of the same kind in a later call."""
+        changed = [tracker for tracker in trace.side_effects.changed() if tracker.source is not None]
+        others = {id(t): t for t in trace.known.values() if t.source is not None and t.mutable}
+        for tracker in changed:
+            for other in others.values():
+                if other is not tracker and other.kind == tracker.kind and _same_type(other, tracker):
+                    trace.guards.add(Guard(other.source, NotSameAs(tracker.source)))
+
+
+def _same_type(left: VT, right: VT) -> bool:
+    return left.python_type() is right.python_type()
+
+
+class EntryRecord:
+    """What an entry keeps for reports: its guards by instruction, its graph, the code it replaces."""
+
+    def __init__(self, guards: list[Any], graph: CapturedGraph | None, code: types.CodeType) -> None:
+        self.guards = guards
+        self.module = graph.module if graph is not None else None
+        self.ops = graph.ops if graph is not None else 0
+        self.code_name = code.co_qualname

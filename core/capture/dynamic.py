@@ -1,0 +1,96 @@
+"""Which sizes and numbers of a capture are symbolic, and which tensors the entry passes by itself.
+
+A size that differed between two captures of one callable becomes symbolic; `dynamic=True` makes all symbolic,
+`dynamic=False` none. An input that was replaced by another object is from then on loaded on each call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..guards.checks import TypeIs
+from ..guards.source import DictItemSource, InstanceAttrSource, LocalSource
+from ..options import CompileOptions
+from ..variables.symbolic import SymbolicVariable
+
+
+class History:
+    """Sizes and identities seen by earlier captures of one callable, by the name of the source."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, list[int | None]] = {}  # None: the dimension is symbolic from now on
+        self.numbers: dict[str, int | float | None] = {}
+        self.objects: dict[str, int | None] = {}
+
+    def remember(self, policy: CapturePolicy) -> None:
+        """Take over what a finished capture saw."""
+        for name, sizes in policy.sizes.items():
+            known = self.sizes.get(name)
+            if known is None or len(known) != len(sizes):
+                self.sizes[name] = list(sizes)
+            else:
+                self.sizes[name] = [a if a == b else None for a, b in zip(known, sizes)]
+        for name, number in policy.numbers.items():
+            if name not in self.numbers:
+                self.numbers[name] = number
+            elif self.numbers[name] != number:
+                self.numbers[name] = None
+        for name, identity in policy.objects.items():
+            self.objects[name] = identity if self.objects.get(name, identity) == identity else None
+
+
+class CapturePolicy:
+    """The decisions of one capture, made from the options and the history."""
+
+    def __init__(self, history: History, options: CompileOptions) -> None:
+        self.history = history
+        self.dynamic = options.dynamic
+        self.sizes: dict[str, tuple[int, ...]] = {}
+        self.numbers: dict[str, int | float] = {}
+        self.objects: dict[str, int] = {}
+
+    def dynamic_dims(self, tensor: torch.Tensor, source: Any) -> dict[int, Any]:
+        """Dimensions of an input that get symbols."""
+        name = source.name()
+        self.sizes[name] = tuple(tensor.shape)
+        if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
+            return {}
+        if self.dynamic:
+            return dict.fromkeys(range(tensor.ndim), True)
+        known = self.history.sizes.get(name)
+        if known is None or len(known) != tensor.ndim:
+            return {}
+        return {dim: True for dim, size in enumerate(known) if size is None or size != tensor.shape[dim]}
+
+    def symbolic_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable | None:
+        """The tracker of a symbolic number, None when its value is part of the entry."""
+        if type(value) is not int or isinstance(source, (InstanceAttrSource, DictItemSource)):
+            return None
+        name = source.name()
+        self.numbers[name] = value
+        seen = self.history.numbers.get(name, value)
+        changed = seen is None or seen != value
+        if self.dynamic is False or not (self.dynamic or changed) or not _from_call(source):
+            return None
+        tx.guard(source, TypeIs(int))
+        known = tx.trace.numbers.get(name)
+        if known is None:
+            known = tx.trace.numbers[name] = SymbolicVariable(tx.builder.add_scalar_input(value, source), source)
+        return known
+
+    def is_lifted(self, tensor: torch.Tensor, source: Any) -> bool:
+        """True for a parameter or buffer of a module: guarded by identity, passed by the entry without a load."""
+        if not isinstance(source, DictItemSource) or not isinstance(source.base, InstanceAttrSource):
+            return False
+        if source.base.attr not in ("_parameters", "_buffers"):
+            return False
+        name = source.name()
+        self.objects[name] = id(tensor)
+        return self.history.objects.get(name, id(tensor)) == id(tensor)
+
+
+def _from_call(source: Any) -> bool:
+    """True for values that a caller passes, as opposed to those an object or module holds."""
+    return isinstance(source.root(), LocalSource)

@@ -1,0 +1,150 @@
+"""GeneratorVariable: a generator of the traced code, as an interpreter that pauses at each yield."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import Unsupported
+from ..variables.base import ObservedException, VariableTracker
+from ..variables.exception import ExceptionVariable
+
+VT = VariableTracker
+
+
+class GeneratorVariable(VariableTracker):
+    """A generator. Its body runs only as far as someone asks, as in Python."""
+
+    kind = "generator"
+    mutable = True
+
+    def __init__(self, interpreter: Any) -> None:
+        super().__init__(None)
+        self.interpreter = interpreter
+        self.started = False
+        self.finished = False
+        self.running = False
+
+    def python_type(self) -> type:
+        return types.GeneratorType
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def iterate(self, tx: Any) -> VT:
+        return self
+
+    def next_item(self, tx: Any) -> VT | None:
+        kind, value = self.send(tx, tx.constant(None))
+        return value if kind == "yield" else None
+
+    def send(self, tx: Any, value: VT) -> tuple[str, VT]:
+        """("yield", item) or ("return", value). A finished generator returns None."""
+        if self.finished:
+            return "return", tx.constant(None)
+        if self.started:
+            self.interpreter.push(value)
+        self.started = True
+        return self._advance(tx)
+
+    def _advance(self, tx: Any) -> tuple[str, VT]:
+        if self.running:
+            tx.raise_exception(ValueError, "generator already executing")
+        trace = tx.trace
+        handled, trace.exceptions = trace.exceptions, []
+        self.running = True
+        self.interpreter.parent = tx
+        trace.depth += 1
+        try:
+            kind, result = self.interpreter.advance()
+        except ObservedException:
+            self.finished = True
+            raise
+        finally:
+            self.running = False
+            trace.exceptions = handled
+            trace.depth -= 1
+        self.finished = kind == "return"
+        return kind, result
+
+    def throw(self, tx: Any, exception: VT) -> tuple[str, VT]:
+        """Raise inside the generator, at the yield where it waits."""
+        if self.finished or not self.started:
+            self.finished = True
+            raise ObservedException(exception)
+        try:
+            self.interpreter.unwind(ObservedException(exception))
+        except ObservedException:
+            self.finished = True
+            raise
+        return self._advance(tx)
+
+    def close(self, tx: Any) -> VT:
+        """generator.close()."""
+        if self.started and not self.finished:
+            try:
+                kind, _ = self.throw(tx, ExceptionVariable(GeneratorExit, []))
+            except ObservedException as raised:
+                if not issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
+                    raise
+            else:
+                if kind == "yield":
+                    tx.raise_exception(RuntimeError, "generator ignored GeneratorExit")
+        self.finished = True
+        return tx.constant(None)
+
+    def get_attr(self, tx: Any, name: str) -> VT:
+        if name in METHODS:
+            return GeneratorMethodVariable(self, name)
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def lookup_special(self, tx: Any, name: str) -> VT | None:
+        return GeneratorMethodVariable(self, name) if name in METHODS else None
+
+    def call_method(self, tx: Any, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if name == "__iter__":
+            return self
+        if name == "close":
+            return self.close(tx)
+        if name in ("send", "__next__"):
+            kind, value = self.send(tx, args[0] if args else tx.constant(None))
+        elif name == "throw":
+            kind, value = self.throw(tx, tx.as_exception(args[1] if len(args) > 1 else args[0]))
+        else:
+            raise self.refuse(f"calling {name}")
+        if kind == "yield":
+            return value
+        none = value.is_constant() and value.as_constant() is None
+        tx.raise_exception(StopIteration, *([] if none else [value]))
+
+    def reconstruct(self, emit: Any) -> None:
+        if self.finished:
+            raise Unsupported("a finished generator can't be given back to Python", remedy="return its items in a list")
+        raise Unsupported(
+            "a generator that the traced code made can't be given back to Python",
+            remedy="return its items in a list, or keep the loop over it inside the compiled function",
+        )
+
+
+METHODS = frozenset(("send", "throw", "close", "__next__", "__iter__"))
+
+
+class GeneratorMethodVariable(VariableTracker):
+    """A method of a generator, looked up but not yet called."""
+
+    kind = "method"
+
+    def __init__(self, generator: GeneratorVariable, name: str) -> None:
+        super().__init__(None)
+        self.generator = generator
+        self.name = name
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return self.generator.call_method(tx, self.name, args, kwargs)

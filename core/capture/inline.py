@@ -1,0 +1,95 @@
+"""Calls: what to do with each kind of callable, and running a Python function in an interpreter of its own."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+from ..guards.source import AttrSource, InstanceDictSource, ModuleSource
+from ..variables.base import VariableTracker
+from ..variables.builtin import BuiltinVariable
+from ..variables.class_ import ClassVariable
+from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
+from ..variables.torch_function import TorchFunctionVariable
+from . import policy, special_calls
+from .policy import Verdict
+
+if TYPE_CHECKING:
+    from .interpreter import Interpreter
+
+VT = VariableTracker
+
+MAX_DEPTH = 90  # each traced call takes about eight frames of Python's own stack
+ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """fn(*args, **kwargs) in the traced program."""
+    if isinstance(fn, UserFunctionVariable):
+        handler = special_calls.FUNCTIONS.get(fn.fn)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+        verdict = policy.function_verdict(fn.fn)
+        if verdict is Verdict.GRAPH:
+            return TorchFunctionVariable(fn.fn).call(tx, args, kwargs)
+        if verdict is Verdict.SKIP:
+            raise Unsupported(
+                f"{fn.fn.__module__}.{fn.fn.__qualname__}() is not traced",
+                remedy="call it outside the compiled function, or use what torch offers instead",
+            )
+    if isinstance(fn, FunctionVariable):
+        return run_function(tx, fn, args, kwargs)
+    if isinstance(fn, (BuiltinVariable, ClassVariable)):
+        handler = special_calls.lookup(fn)
+        if handler is not None:
+            return handler(tx, args, kwargs)
+    return fn.call(tx, args, kwargs)
+
+
+def run_function(tx: Any, fn: FunctionVariable, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Run a Python function's code; a generator function gives a generator that has not started."""
+    if fn.code.co_flags & ASYNC:
+        raise Unsupported("async code is not traced", remedy="compile the functions it calls")
+    bound = fn.bind(tx, args, kwargs)
+    trace = tx.trace
+    if trace.depth >= MAX_DEPTH:
+        raise Unsupported(
+            f"calls are nested more than {MAX_DEPTH} deep", remedy="compile a function further down the call chain"
+        )
+    child = make_interpreter(tx, fn, bound)
+    trace.inlined.add(fn.code)
+    if fn.code.co_flags & inspect.CO_GENERATOR:
+        from .generators import GeneratorVariable
+
+        return GeneratorVariable(child)
+    trace.depth += 1
+    try:
+        return child.run()
+    finally:
+        trace.depth -= 1
+
+
+def make_interpreter(tx: Any, fn: FunctionVariable, bound: dict[str, VT]) -> Interpreter:
+    """An interpreter at the start of the function."""
+    namespace = fn.globals_dict()
+    root = tx.root()
+    source = (
+        None if namespace is root.globals_dict and root.globals_source is None else globals_source(tx, fn, namespace)
+    )
+    return tx.new_interpreter(tx.trace, fn.code, namespace, source, bound, fn.closure_cells(tx), function=fn)
+
+
+def globals_source(tx: Any, fn: FunctionVariable, namespace: dict[str, Any]) -> Any:
+    """How the frame reaches the globals of a function from another module."""
+    import sys
+
+    if isinstance(fn, NestedFunctionVariable):
+        return fn.load_globals
+    module = sys.modules.get(namespace.get("__name__", ""))
+    if isinstance(module, types.ModuleType) and module.__dict__ is namespace:
+        return InstanceDictSource(ModuleSource(module.__name__))
+    if fn.source is not None:
+        return AttrSource(fn.source, "__globals__")
+    return special_calls.constant_source(namespace)

@@ -1,0 +1,195 @@
+"""Interpreter: runs one code object over trackers instead of values.
+
+Enters: a code object, its locals as trackers, the shared Trace. Leaves: the tracker of what it returns (or yields), and
+in the Trace the graph, guards and side effects. One Python object an active call; a generator is one that pauses.
+Opcode handlers live in `opcodes/`, one file a family, as methods named like the opcode.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..bytecode.decode import decode
+from ..bytecode.instruction import Instruction
+from ..errors import Unsupported, UserLine
+from ..variables.base import ObservedException, VariableTracker
+from ..variables.cell import CellVariable
+from .breaks import BreakHere, FoundBreak
+from .opcodes.calls import CallOpcodes
+from .opcodes.containers import ContainerOpcodes
+from .opcodes.control import ControlOpcodes
+from .opcodes.exceptions import ExceptionOpcodes
+from .opcodes.functions import FunctionOpcodes
+from .opcodes.operators import OperatorOpcodes
+from .opcodes.variables import VariableOpcodes
+from .trace import Trace
+from .tracer import TracerServices
+
+VT = VariableTracker
+
+RETURN, YIELD = "return", "yield"
+
+
+class Interpreter(
+    VariableOpcodes,
+    OperatorOpcodes,
+    ContainerOpcodes,
+    CallOpcodes,
+    ControlOpcodes,
+    ExceptionOpcodes,
+    FunctionOpcodes,
+    TracerServices,
+):
+    """One call in progress. `parent` is the interpreter of the caller, None for the root frame."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        code: types.CodeType,
+        globals_dict: dict[str, Any],
+        globals_source: Any,
+        local_values: dict[str, VT],
+        cells: tuple[CellVariable, ...],
+        parent: Interpreter | None = None,
+        function: VT | None = None,
+    ) -> None:
+        self.trace = trace
+        self.code = code
+        self.decoded = decode(code)
+        self.instructions = self.decoded.instructions
+        self.globals_dict = globals_dict
+        self.globals_source = globals_source
+        self.locals: dict[str, VT] = dict(local_values)
+        self.cells: dict[str, CellVariable] = dict(zip(code.co_freevars, cells))
+        self.parent = parent
+        self.function = function
+        self.stack: list[Any] = []
+        self.index = 0
+        self.current: Instruction = self.instructions[0]
+        self.keyword_names: tuple[str, ...] = ()
+        self.outcome: tuple[str, VT] | None = None
+        self.handlers: dict[str, Callable[[Any, Instruction], None]] = _handlers()
+
+    # -- where we are ----------------------------------------------------------------------------------------------
+
+    @property
+    def line(self) -> UserLine | None:
+        """The user's line being traced."""
+        return self.current.user_line(self.code.co_filename, self.code.co_qualname)
+
+    @property
+    def options(self) -> Any:
+        return self.trace.options
+
+    @property
+    def builder(self) -> Any:
+        return self.trace.builder
+
+    @property
+    def side_effects(self) -> Any:
+        return self.trace.side_effects
+
+    def new_interpreter(self, *args: Any, **kwargs: Any) -> Interpreter:
+        """An interpreter for a call that this one makes."""
+        return Interpreter(*args, parent=self, **kwargs)
+
+    def root(self) -> Interpreter:
+        """The interpreter of the frame being captured."""
+        frame = self
+        while frame.parent is not None:
+            frame = frame.parent
+        return frame
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> VT:
+        """Run to the return; the tracker of the returned value."""
+        kind, value = self.advance()
+        if kind != RETURN:
+            raise Unsupported("a generator's code was called as a function", where=self.line)
+        return value
+
+    def advance(self) -> tuple[str, VT]:
+        """Run to the next return or yield."""
+        self.outcome = None
+        while self.outcome is None:
+            self.step()
+        return self.outcome
+
+    def step(self) -> None:
+        """Handle one instruction; an exception of the traced program goes to its handler in this code, or out."""
+        instruction = self.current = self.instructions[self.index]
+        self.index += 1
+        handler = self.handlers.get(instruction.opname)
+        if handler is None:
+            raise Unsupported(
+                f"the opcode {instruction.opname} is not traced",
+                where=self.line,
+                remedy="move this construct out of the compiled function",
+            )
+        try:
+            handler(self, instruction)
+        except ObservedException as raised:
+            self.unwind(raised)
+        except Unsupported as refusal:
+            if refusal.where is None:
+                refusal.where = self.line
+            raise
+
+    def jump(self, target: Instruction | None) -> None:
+        """Continue at `target`."""
+        assert target is not None
+        self.index = self.decoded.index_of(target)
+
+    def finish(self, kind: str, value: VT) -> None:
+        """End `advance` with a return or a yield."""
+        self.outcome = (kind, value)
+
+    # -- the stack -------------------------------------------------------------------------------------------------
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def pop_many(self, count: int) -> list[Any]:
+        """The top `count` values, deepest first."""
+        if count == 0:
+            return []
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+
+class RootInterpreter(Interpreter):
+    """The interpreter of the captured frame itself. It counts steps, so that capture can stop at one again."""
+
+    def __init__(self, *args: Any, break_step: int | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.break_step = break_step
+        self.steps = 0
+
+    def step(self) -> None:
+        if self.steps == self.break_step:
+            raise BreakHere
+        try:
+            super().step()
+        except Unsupported as refusal:
+            raise FoundBreak(self.steps, refusal) from refusal
+        except ObservedException as raised:
+            raise FoundBreak(self.steps, None) from raised
+        self.steps += 1
+
+
+_table: dict[str, Callable[[Any, Instruction], None]] = {}
+
+
+def _handlers() -> dict[str, Callable[[Any, Instruction], None]]:
+    if not _table:
+        for name in dir(Interpreter):
+            if name.isupper() and callable(getattr(Interpreter, name)):
+                _table[name] = getattr(Interpreter, name)
+    return _table

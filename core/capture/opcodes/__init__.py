@@ -1,0 +1,1 @@
+"""Opcode handlers, one family a file; each method carries its opcode's name."""

@@ -1,0 +1,108 @@
+"""Raising, catching, with-blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...variables.base import ObservedException, VariableTracker
+from ...variables.exception import ExceptionVariable
+from .host import Host
+
+
+class ExceptionOpcodes(Host):
+    """Handlers of exceptions, and the unwinding that the exception table describes."""
+
+    def unwind(self, raised: ObservedException) -> None:
+        """Go to the handler of the current instruction, or let the exception out of this code."""
+        entry = self.decoded.handler_of(self.current)
+        if entry is None:
+            raise raised
+        del self.stack[entry.depth :]
+        if entry.lasti:
+            self.push(self.constant(self.current.offset))
+        self.push(raised.value)
+        self.jump(entry.target)
+
+    def PUSH_EXC_INFO(self, instruction: Any) -> None:
+        exception = self.pop()
+        handled = self.trace.exceptions
+        self.push(handled[-1] if handled else self.constant(None))
+        handled.append(exception)
+        self.push(exception)
+
+    def POP_EXCEPT(self, instruction: Any) -> None:
+        self.pop()
+        self.trace.exceptions.pop()
+
+    def CHECK_EXC_MATCH(self, instruction: Any) -> None:
+        wanted = self.pop()
+        self.push(self.constant(self.exception_matches(self.stack[-1], wanted)))
+
+    def exception_matches(self, exception: VariableTracker, wanted: VariableTracker) -> bool:
+        """isinstance(exception, wanted) as `except` decides it."""
+        classes = wanted.as_constant()
+        return issubclass(exception.python_type(), classes)
+
+    def CHECK_EG_MATCH(self, instruction: Any) -> None:
+        raise self.unsupported("except* is not traced", "use except")
+
+    def PREP_RERAISE_STAR(self, instruction: Any) -> None:
+        raise self.unsupported("except* is not traced", "use except")
+
+    def RERAISE(self, instruction: Any) -> None:
+        raise ObservedException(self.pop())
+
+    def RAISE_VARARGS(self, instruction: Any) -> None:
+        handled = self.trace.exceptions
+        if instruction.arg == 0:
+            if not handled:
+                self.raise_exception(RuntimeError, "No active exception to reraise")
+            raise ObservedException(handled[-1])
+        cause = self.pop() if instruction.arg == 2 else None
+        exception = self.as_exception(self.pop())
+        if cause is not None:
+            cause = cause.realize(self)
+            exception.cause = None if self.is_none(cause) else self.as_exception(cause)
+            exception.suppress_context = True
+        if handled and handled[-1] is not exception and exception.context is None:
+            exception.context = handled[-1]
+        raise ObservedException(exception)
+
+    def as_exception(self, value: VariableTracker) -> Any:
+        """The exception that `raise value` raises: value itself, or an instance of the class."""
+        value = value.realize(self)
+        if value.kind == "class":
+            value = self.call_function(value, [])
+        if not issubclass(value.python_type(), BaseException):
+            self.raise_exception(TypeError, "exceptions must derive from BaseException")
+        if not isinstance(value, ExceptionVariable):
+            raise self.unsupported("raising an exception object made outside", "make the exception where it is raised")
+        return value
+
+    # -- with ------------------------------------------------------------------------------------------------------
+
+    def BEFORE_WITH(self, instruction: Any) -> None:
+        manager = self.pop()
+        enter, leave = self.special_method(manager, "__enter__"), self.special_method(manager, "__exit__")
+        if enter is None or leave is None:
+            self.raise_exception(
+                TypeError, f"'{manager.python_type().__name__}' object does not support the context manager protocol"
+            )
+        self.push(leave)
+        self.push(enter.call(self, [], {}))
+
+    def WITH_EXCEPT_START(self, instruction: Any) -> None:
+        # stack: __exit__, lasti, previous exception, exception
+        leave, exception = self.stack[-4], self.stack[-1]
+        cls = self.wrap(exception.python_type(), None, constant=True)
+        self.push(leave.call(self, [cls, exception, self.constant(None)], {}))
+
+    def CLEANUP_THROW(self, instruction: Any) -> None:
+        exception = self.stack[-1]
+        if issubclass(exception.python_type(), StopIteration):
+            value = exception.get_attr(self, "value")
+            self.pop_many(3)
+            self.push(self.constant(None))
+            self.push(value)
+        else:
+            raise ObservedException(exception)

@@ -1,0 +1,158 @@
+"""What tracing does with a callable it meets: rules as data.
+
+Enters: a function, class or C callable. Leaves: a Verdict. The first rule that matches decides. This file must not
+know trackers or the interpreter.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import itertools
+import math
+import operator
+import sys
+import types
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+
+
+class Verdict(Enum):
+    """inline: trace into it; graph: one node; builtin: a tracker answers; skip: plain Python runs it (a break)."""
+
+    INLINE = "inline"
+    GRAPH = "graph"
+    BUILTIN = "builtin"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Modules that start with one of `prefixes` get `verdict`."""
+
+    verdict: Verdict
+    prefixes: tuple[str, ...]
+
+
+# Python functions of torch. Longer prefixes stand before shorter ones.
+TORCH_RULES = (
+    Rule(
+        Verdict.INLINE,
+        (
+            "torch.nn.modules.",
+            "torch.nn.parameter",
+            "torch.nn.utils.",
+            "torch.nn.attention",
+            "torch.utils._pytree",
+            "torch.utils._contextlib",
+            "torch.utils._python_dispatch",
+            "torch._jit_internal",
+            "torch.distributions",
+            "torch.nn.init",
+            "torch.ao.nn",
+        ),
+    ),
+    Rule(
+        Verdict.SKIP,
+        (
+            "torch._dynamo.eval_frame",
+            "torch._inductor",
+            "torch.fx",
+            "torch.jit",
+            "torch.utils.data",
+            "torch.profiler",
+            "torch.distributed",
+            "torch.multiprocessing",
+            "torch.export",
+            "torch.package",
+            "torch.serialization",
+            "torch.testing",
+            "torch.utils.checkpoint",
+            "torch.optim",
+            "torch._functorch",
+            "torch.func",
+            "torch.autograd",
+        ),
+    ),
+    Rule(Verdict.GRAPH, ("torch",)),
+)
+
+# Standard-library modules whose Python code tracing enters like user code.
+INLINED_STDLIB = frozenset(
+    "contextlib functools collections collections.abc copy dataclasses enum typing types abc operator numbers "
+    "_collections_abc _py_abc bisect heapq string statistics fractions keyword reprlib".split()
+)
+TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collections)
+SKIPPED_PACKAGES = ("core", "core_inductor", "numpy", "pluggy", "sympy", "pytest", "_pytest", "unittest")
+
+
+def is_stdlib(module: str) -> bool:
+    """True for modules of the standard library."""
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def is_trusted(module: str) -> bool:
+    """True for modules whose names are not guarded: nobody rebinds them in a running program."""
+    root = module.partition(".")[0]
+    return root == "torch" or root in sys.stdlib_module_names and module != "__main__"
+
+
+def function_verdict(fn: types.FunctionType) -> Verdict:
+    """What to do with a Python function."""
+    if getattr(fn, "_core_disable", False):
+        return Verdict.SKIP
+    module = fn.__module__ or ""
+    owner = fn.__globals__.get("__name__", module) or module
+    if owner == "torch" or owner.startswith("torch."):
+        return _torch_verdict(owner)
+    root = owner.partition(".")[0]
+    if root in SKIPPED_PACKAGES and not owner.startswith("core.capture.polyfills"):
+        return Verdict.SKIP
+    if root in sys.stdlib_module_names and owner != "__main__":
+        return Verdict.INLINE if owner in INLINED_STDLIB else Verdict.SKIP
+    return Verdict.INLINE
+
+
+def _torch_verdict(module: str) -> Verdict:
+    for rule in TORCH_RULES:
+        if any(module == prefix.rstrip(".") or module.startswith(prefix) for prefix in rule.prefixes):
+            return rule.verdict
+    return Verdict.GRAPH
+
+
+def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str | None:
+    """Why a frame that the hook met runs in plain Python, None when it may be captured."""
+    module = globals_dict.get("__name__", "") or ""
+    root = module.partition(".")[0]
+    if root == "torch" and not module.startswith("torch.nn.modules"):
+        return "torch's own code"
+    if root in SKIPPED_PACKAGES:
+        return f"code of {root}"
+    if root in sys.stdlib_module_names and module != "__main__":
+        return "standard library"
+    if root in ("importlib", "_frozen_importlib"):
+        return "the import system"
+    if code.co_name in ("<module>", "__del__") or code.co_filename.startswith("<frozen"):
+        return "module or finaliser code"
+    return None
+
+
+def is_torch_callable(value: Any) -> bool:
+    """True for C callables of torch: builtin functions, method descriptors, op overloads."""
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    if isinstance(value, types.BuiltinFunctionType):
+        module = value.__module__ or ""
+        owner = type(value.__self__).__module__ if value.__self__ is not None else ""
+        return module.startswith("torch") or owner.startswith("torch") or value.__self__ in TORCH_NAMESPACES
+    if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType)):
+        owner = value.__objclass__
+        return issubclass(owner, torch._C.TensorBase) or owner.__module__.startswith("torch")
+    return False
+
+
+TORCH_NAMESPACES = (torch._C._nn, torch._C._fft, torch._C._linalg, torch._C._special, torch._C._VariableFunctions)

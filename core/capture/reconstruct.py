@@ -1,0 +1,313 @@
+"""CodeEmitter: bytecode that brings traced values back to Python (variables.protocols.Emitter).
+
+Enters: trackers. Leaves: instructions for the replacement code. Each object is made once and kept in a temporary, so
+identity and sharing survive; what the graph computes is read from temporaries that the graph call fills.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..bytecode import emit
+from ..bytecode.instruction import Instruction
+from ..errors import Unsupported
+from ..guards import source as sources
+from ..variables.base import LazyVariable, VariableTracker
+from ..variables.cell import CellVariable
+from ..variables.function import NestedFunctionVariable
+
+VT = VariableTracker
+TEMPORARY = ".t"
+
+
+class CodeEmitter:
+    """Appends to `out`. `outputs` are the graph's outputs in the order of first use."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.out: list[Instruction] = []
+        self.outputs: list[Any] = []
+        self.temporaries: dict[int, str] = {}
+        self.kept: list[VT] = []
+        self.loaded_by_source: list[VT] = []
+        self._output_index: dict[int, int] = {}
+        self._count = 0
+
+    def add(self, instructions: Sequence[Instruction]) -> None:
+        """Append."""
+        self.out.extend(instructions)
+
+    def temporary(self) -> str:
+        """A fresh local name that no user code can have."""
+        self._count += 1
+        return f"{TEMPORARY}{self._count}"
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def load(self, tracker: VT) -> None:
+        if isinstance(tracker, LazyVariable):
+            if tracker.realized is None:
+                self.load_source(tracker.source)
+                return
+            tracker = tracker.realized
+        name = self.temporaries.get(id(tracker))
+        if name is not None:
+            self.add(emit.load_fast_bound(name))
+            return
+        if isinstance(tracker, CellVariable) and isinstance(tracker.source, sources.ClosureSource):
+            self.add(emit.load_closure(tracker.source.variable))
+            return
+        if tracker.kind == "constant":
+            self.load_const(tracker.as_constant())
+            return
+        if tracker.source is not None and not isinstance(tracker.source, sources.ConstSource):
+            self.loaded_by_source.append(tracker)
+            self.load_source(tracker.source)
+            return
+        if getattr(tracker, "held", False) and getattr(tracker, "value", None) is not None and tracker.kind != "tensor":
+            self.load_global_object(tracker.value)  # type: ignore[attr-defined]
+            return
+        start = len(self.out)
+        tracker.reconstruct(self)
+        if id(tracker) not in self.temporaries and len(self.out) - start > 1:
+            self.remember(tracker)
+
+    def remember(self, tracker: VT) -> None:
+        name = self.temporaries.get(id(tracker))
+        if name is None:
+            name = self.temporaries[id(tracker)] = self.temporary()
+            self.kept.append(tracker)
+        self.add(emit.dup_top())
+        self.add(emit.store_fast(name))
+
+    def preload(self, tracker: VT) -> None:
+        """Bring the object into a temporary now, before something it is reached through changes."""
+        if id(tracker) not in self.temporaries:
+            self.load(tracker)
+            if id(tracker) not in self.temporaries:
+                self.remember(tracker)
+            self.pop_top()
+
+    def load_graph_output(self, value: Any) -> None:
+        key = id(value)
+        if key not in self._output_index:
+            self._output_index[key] = len(self.outputs)
+            self.outputs.append(value)
+        self.add(emit.load_fast_bound(self.output_name(self._output_index[key])))
+
+    def output_name(self, index: int) -> str:
+        """The temporary that holds an output of the graph."""
+        return f".g{index}"
+
+    def load_const(self, value: Any) -> None:
+        self.add(emit.load_const(value))
+
+    def load_global_object(self, value: Any) -> None:
+        self.add(emit.load_const(value))
+
+    # -- sources ---------------------------------------------------------------------------------------------------
+
+    def load_source(self, source: Any) -> None:
+        SOURCE_LOADERS[type(source)](self, source)
+
+    def _local(self, source: Any) -> None:
+        self.add(emit.load_fast(source.local))
+
+    def _global(self, source: Any) -> None:
+        self.add(emit.load_global(source.global_name))
+
+    def _builtin(self, source: Any) -> None:
+        self.load_const(self.frame.builtins[source.builtin])
+
+    def _closure(self, source: Any) -> None:
+        self.add(emit.load_deref(source.variable))
+
+    def _module(self, source: Any) -> None:
+        import sys
+
+        self.load_const(sys.modules[source.module])
+
+    def _const(self, source: Any) -> None:
+        self.load_const(source.value)
+
+    def _attribute(self, source: Any) -> None:
+        self.load_source(source.base)
+        self.load_attr(source.attr)
+
+    def _instance_dict(self, source: Any) -> None:
+        self.load_source(source.base)
+        self.load_attr("__dict__")
+
+    def _type(self, source: Any) -> None:
+        self.load_const(type)
+        self.load_source(source.base)
+        self.call(1)
+
+    def _dict_item(self, source: Any) -> None:
+        if isinstance(source.base, sources.InstanceDictSource) and isinstance(source.key, str):
+            root = source.base.base
+            if isinstance(root, sources.ModuleSource):
+                self.load_source(root)
+                self.load_attr(source.key)
+                return
+        self.load_const(dict.__getitem__)
+        self.load_source(source.base)
+        self.load_const(source.key)
+        self.call(2)
+
+    def _list_item(self, source: Any) -> None:
+        self.load_source(source.base)
+        self.load_const(source.index)
+        self.binary_subscr()
+
+    def _contents(self, source: Any) -> None:
+        self.load_source(source.base)
+        self.load_attr("cell_contents")
+
+    def _part(self, source: Any) -> None:
+        self.load_source(source.base)
+        self.load_attr(f"__{source.part}__")
+
+    # -- building --------------------------------------------------------------------------------------------------
+
+    def build_tuple(self, count: int) -> None:
+        self.add(emit.build_tuple(count))
+
+    def build_list(self, count: int) -> None:
+        self.add(emit.build_list(count))
+
+    def build_map(self, count: int) -> None:
+        self.add(emit.build_map(count))
+
+    def build_set(self, count: int) -> None:
+        self.add(emit.build_set(count))
+
+    def build_slice(self, count: int) -> None:
+        self.add(emit.build_slice(count))
+
+    def push_null(self) -> None:
+        """Nothing: `call` needs only the callable and its arguments."""
+
+    def push_null_under(self, depth: int) -> None:
+        """Nothing: see push_null."""
+
+    def call(self, count: int) -> None:
+        self.add(emit.call_function(count))
+
+    def call_keywords(self, names: tuple[str, ...], count: int) -> None:
+        self.add(emit.call_kw(count, names))
+
+    def call_method(self, name: str, load_args: Sequence[VT]) -> None:
+        self.load_attr(name)
+        for argument in load_args:
+            self.load(argument)
+        self.call(len(load_args))
+
+    def make_function(self, function: Any) -> None:
+        assert isinstance(function, NestedFunctionVariable)
+        if function.globals_dict() is not self.frame.globals:
+            self._make_foreign_function(function)
+            return
+        parts = (function.defaults, function.kwdefaults, function.annotations)
+        for part in parts:
+            if part is not None:
+                self.load(part)
+        if function.closure:
+            for cell in function.closure:
+                self.load(cell)
+            self.build_tuple(len(function.closure))
+        self.add(
+            emit.make_function(
+                function.code,
+                defaults=parts[0] is not None,
+                kwdefaults=parts[1] is not None,
+                annotations=parts[2] is not None,
+                closure=bool(function.closure),
+            )
+        )
+
+    def _make_foreign_function(self, function: NestedFunctionVariable) -> None:
+        if function.kwdefaults is not None or function.annotations is not None:
+            raise Unsupported(
+                f"{function.code.co_qualname}, made in another module's code, can't be given back to Python",
+                remedy="call the function that makes it outside the compiled function",
+            )
+        self.load_const(types.FunctionType)
+        self.load_const(function.code)
+        self.load_const(function.globals_dict())
+        self.load_const(function.code.co_name)
+        if function.defaults is not None:
+            self.load(function.defaults)
+        else:
+            self.load_const(None)
+        for cell in function.closure:
+            self.load(cell)
+        self.build_tuple(len(function.closure))
+        self.call(5)
+
+    def load_entered_exit(self, context: Any) -> None:
+        context.reconstruct(self)
+        self.add(emit.dup_top())
+        self.load_attr("__enter__")
+        self.call(0)
+        self.pop_top()
+        self.load_attr("__exit__")
+
+    def write_back_payload(self, owner: Any) -> None:
+        payload = owner.payload
+        if payload.source is None:
+            payload.source = owner.source
+        payload.write_back(self)
+
+    # -- attributes, items, stack ----------------------------------------------------------------------------------
+
+    def load_attr(self, name: str) -> None:
+        self.add(emit.load_attr(name))
+
+    def store_attr(self, name: str) -> None:
+        self.add(emit.store_attr(name))
+
+    def delete_attr(self, name: str) -> None:
+        self.add(emit.delete_attr(name))
+
+    def binary_subscr(self) -> None:
+        self.add(emit.binary_subscr())
+
+    def store_subscr(self) -> None:
+        self.add(emit.store_subscr())
+
+    def delete_subscr(self) -> None:
+        self.add(emit.delete_subscr())
+
+    def pop_top(self) -> None:
+        self.add(emit.pop_top())
+
+    def copy_top(self) -> None:
+        self.add(emit.dup_top())
+
+    def swap(self, depth: int) -> None:
+        self.add(emit.swap(depth))
+
+
+SOURCE_LOADERS: dict[type, Callable[[CodeEmitter, Any], None]] = {
+    sources.LocalSource: CodeEmitter._local,
+    sources.GlobalSource: CodeEmitter._global,
+    sources.BuiltinSource: CodeEmitter._builtin,
+    sources.ClosureSource: CodeEmitter._closure,
+    sources.ModuleSource: CodeEmitter._module,
+    sources.ConstSource: CodeEmitter._const,
+    sources.AttrSource: CodeEmitter._attribute,
+    sources.InstanceAttrSource: CodeEmitter._attribute,
+    sources.SlotAttrSource: CodeEmitter._attribute,
+    sources.TypeAttrSource: CodeEmitter._attribute,
+    sources.InstanceDictSource: CodeEmitter._instance_dict,
+    sources.TypeSource: CodeEmitter._type,
+    sources.DictItemSource: CodeEmitter._dict_item,
+    sources.ListItemSource: CodeEmitter._list_item,
+    sources.TupleItemSource: CodeEmitter._list_item,
+    sources.CellSource: CodeEmitter._contents,
+    sources.FunctionPartSource: CodeEmitter._part,
+    sources.MethodPartSource: CodeEmitter._part,
+}

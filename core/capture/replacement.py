@@ -1,0 +1,127 @@
+"""The replacement code of a captured frame: graph call, side effects, then a return or a graph break."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _C
+from ..bytecode import emit
+from ..bytecode.assemble import assemble
+from ..bytecode.instruction import ExceptionEntry, Instruction, located
+from ..graph.captured import CapturedGraph
+from ..guards import source as sources
+from ..variables.base import VariableTracker
+from .reconstruct import CodeEmitter
+from .trace import Trace
+
+VT = VariableTracker
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What follows the graph and the side effects: instructions that end in a return.
+
+    write: appends them and returns the protected ranges among them; position: the user's line for all of them.
+    """
+
+    write: Callable[[CodeEmitter], list[ExceptionEntry]]
+    position: Any = None
+
+
+def build(
+    trace: Trace, ending: Ending, compile_graph: Callable[[CapturedGraph], Any]
+) -> tuple[types.CodeType, CapturedGraph | None]:
+    """Assemble the code; the graph is compiled here, once its outputs are known."""
+    emitter = CodeEmitter(trace.frame)
+    if not trace.side_effects.empty:
+        for tracker in read_before_effects(trace, ending):
+            emitter.preload(tracker)
+        write_effects(emitter, trace)
+    table = ending.write(emitter)
+
+    graph = None
+    prefix: list[Instruction] = []
+    if trace.builder.ops or emitter.outputs:
+        graph = trace.builder.finish(emitter.outputs)
+        prefix = call_graph(trace, emitter, graph, compile_graph(graph))
+    else:
+        trace.builder.abort()
+    code = trace.frame.code
+    body = [*emit.prologue((), code.co_freevars), *prefix, *emitter.out]
+    replacement = assemble(
+        located(body, ending.position),
+        code,
+        exception_table=table,
+        cellvars=(),
+        varnames=argument_names(code),
+        consts=code.co_consts[:1],
+        names=(),
+    )
+    return replacement, graph
+
+
+def read_before_effects(trace: Trace, ending: Ending) -> list[VT]:
+    """What must be in hand before the first change is written, for it is reached through what changes."""
+    rehearsal = CodeEmitter(trace.frame)
+    write_effects(rehearsal, trace)
+    ending.write(rehearsal)
+    return list({id(tracker): tracker for tracker in rehearsal.loaded_by_source}.values())
+
+
+def argument_names(code: types.CodeType) -> tuple[str, ...]:
+    """The names of the argument slots, in order."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    return code.co_varnames[:count]
+
+
+def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compiled: Any) -> list[Instruction]:
+    """Call the compiled graph with its inputs and put the outputs into temporaries."""
+    loader = CodeEmitter(trace.frame)
+    lifted = tuple(item.real for item in graph.inputs if item.lifted)
+    loader.load_const(_C.BoundGraph(compiled, lifted))
+    loaded = [item for item in graph.inputs if not item.lifted]
+    for item in loaded:
+        loader.load_source(item.source)
+    loader.call(len(loaded))
+    count = len(emitter.outputs)
+    if count:
+        loader.add(emit.unpack_sequence(count))
+        for index in range(count):
+            loader.add(emit.store_fast(emitter.output_name(index)))
+    else:
+        loader.pop_top()
+    return loader.out
+
+
+def write_effects(emitter: CodeEmitter, trace: Trace) -> None:
+    """Bring every changed object to its traced state."""
+    effects = trace.side_effects
+    for tracker in effects.changed():
+        tracker.write_back(emitter)
+    for (_, name), (namespace, source, value) in effects.globals.items():
+        if value is not None:
+            emitter.load(value)
+        if namespace is trace.frame.globals:
+            emitter.add(emit.store_global(name) if value is not None else emit.delete_global(name))
+            continue
+        emitter.load_source(source if source is not None else sources.ConstSource(namespace))
+        emitter.load_const(name)
+        if value is not None:
+            emitter.store_subscr()
+        else:
+            emitter.delete_subscr()
+
+
+def return_ending(value: VT, position: Any) -> Ending:
+    """The ending of a frame that was traced to its return."""
+
+    def write(emitter: CodeEmitter) -> list[ExceptionEntry]:
+        emitter.load(value)
+        emitter.add(emit.return_value())
+        return []
+
+    return Ending(write, position)

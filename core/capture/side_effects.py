@@ -1,0 +1,45 @@
+"""SideEffects: what the traced code changed outside its own frame, in the order it first changed each thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..variables.base import VariableTracker
+
+
+class SideEffects:
+    """A log of changed trackers and globals. Replay brings each real object to its final state once."""
+
+    def __init__(self) -> None:
+        self._changed: dict[int, VariableTracker] = {}
+        self.globals: dict[tuple[int, str], tuple[dict[str, Any], Any, VariableTracker | None]] = {}
+
+    def mutated(self, tracker: VariableTracker) -> None:
+        """`tracker` changes; objects the traced code made are written out by whoever uses them, with their end state."""
+        self._changed.setdefault(id(tracker), tracker)
+
+    def is_mutated(self, tracker: VariableTracker) -> bool:
+        """True when the object differs from the real one."""
+        return id(tracker) in self._changed
+
+    def is_new(self, tracker: VariableTracker) -> bool:
+        """True for an object that exists only in the traced code."""
+        return tracker.source is None and not getattr(tracker, "held", False)
+
+    def store_global(self, namespace: dict[str, Any], source: Any, name: str, value: VariableTracker | None) -> None:
+        """A global was bound (or, with None, deleted). `source` reaches a foreign namespace; None is the frame's own."""
+        self.globals[(id(namespace), name)] = (namespace, source, value)
+
+    def global_value(self, namespace: dict[str, Any], name: str) -> tuple[bool, VariableTracker | None]:
+        """(True, value or None when deleted) where the traced code bound the name."""
+        entry = self.globals.get((id(namespace), name))
+        return (False, None) if entry is None else (True, entry[2])
+
+    def changed(self) -> list[VariableTracker]:
+        """Changed objects that exist outside the traced code."""
+        return [tracker for tracker in self._changed.values() if not self.is_new(tracker)]
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing outside needs to change."""
+        return not self.globals and not self.changed()

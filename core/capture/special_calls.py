@@ -1,0 +1,148 @@
+"""Calls that need the interpreter itself or know more than tracing the callee would find: a table by callable."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..errors import Unsupported
+from ..guards.source import ConstSource
+from ..variables.base import VariableTracker
+from ..variables.function import PartialVariable
+from ..variables.object import UserObjectVariable
+
+VT = VariableTracker
+Handler = Callable[[Any, list[VT], dict[str, VT]], VT]
+
+FUNCTIONS: dict[types.FunctionType, Handler] = {}  # Python functions
+OBJECTS: dict[Any, Handler] = {}  # classes and C functions
+
+
+def function(*targets: Any) -> Callable[[Handler], Handler]:
+    """Register a handler for Python functions."""
+
+    def add(handler: Handler) -> Handler:
+        FUNCTIONS.update(dict.fromkeys(targets, handler))
+        return handler
+
+    return add
+
+
+def callable_object(*targets: Any) -> Callable[[Handler], Handler]:
+    """Register a handler for classes and C functions."""
+
+    def add(handler: Handler) -> Handler:
+        OBJECTS.update(dict.fromkeys(targets, handler))
+        return handler
+
+    return add
+
+
+def lookup(fn: VT) -> Handler | None:
+    """The handler of a tracker of a class or builtin."""
+    target = fn.as_python_object()  # type: ignore[attr-defined]
+    return OBJECTS.get(target)
+
+
+def constant_source(value: Any) -> Any:
+    """A source that always gives this object."""
+    return ConstSource(value)
+
+
+@callable_object(super)
+def make_super(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """super() finds the class in the caller's __class__ cell and the object in its first argument."""
+    if len(args) >= 2:
+        return tx.make_super(args[0], args[1])
+    cell = tx.cells.get("__class__")
+    if cell is None or not tx.code.co_argcount:
+        tx.raise_exception(RuntimeError, "super(): no arguments")
+    name = tx.code.co_varnames[0]
+    receiver = tx.cells[name].get(tx) if name in tx.cells else tx.locals[name].realize(tx)
+    return tx.make_super(cell.get(tx), receiver)
+
+
+@callable_object(functools.partial)
+def make_partial(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    fn, *rest = args
+    if isinstance(fn, PartialVariable):
+        return PartialVariable(fn.function, [*fn.args, *rest], {**fn.kwargs, **kwargs})
+    return PartialVariable(fn, rest, kwargs)
+
+
+@callable_object(object)
+def make_object(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    return UserObjectVariable(object)
+
+
+@callable_object(builtins.globals)
+def get_globals(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    raise Unsupported("globals() is not traced", remedy="read the globals by name")
+
+
+@callable_object(builtins.locals, builtins.eval, builtins.exec, builtins.compile, builtins.input, builtins.breakpoint)
+def run_python(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    raise Unsupported("this builtin needs the real frame", remedy="call it outside the compiled function")
+
+
+@callable_object(weakref.ref)
+def make_reference(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    raise Unsupported("making a weak reference is not traced", remedy="make it outside the compiled function")
+
+
+@callable_object(torch.nn.Parameter, torch.nn.Buffer)
+def make_parameter(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    raise Unsupported("making a parameter is not traced", remedy="make parameters in the module's __init__")
+
+
+@function(functools.wraps, functools.update_wrapper)
+def wraps(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    raise Unsupported(
+        "decorating a function while tracing is not traced", remedy="decorate it where it is defined, outside the call"
+    )
+
+
+@function(contextlib.suppress.__init__)
+def suppress(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    receiver, *exceptions = args
+    receiver.set_attr(tx, "_exceptions", tx.new_tuple(exceptions))
+    return tx.constant(None)
+
+
+@function(torch.nn.Module.__setattr__)
+def set_module_attribute(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Module.__setattr__ for values that are no parameter, buffer or module: the plain store that it ends in."""
+    module, name, value = args
+    text = name.as_constant()
+    value = value.realize(tx)
+    registered = any(
+        registry is not None and registry.contains(tx, name)
+        for registry in (module.own_attribute(tx, part) for part in ("_parameters", "_buffers", "_modules"))  # type: ignore[attr-defined]
+    )
+    if not registered and value.kind not in ("module",) and value.python_type() is not torch.nn.Parameter:
+        module.plain_set_attr(tx, text, value)  # type: ignore[attr-defined]
+        return tx.constant(None)
+    if registered and value.kind == "tensor" and _is_buffer(tx, module, name):
+        module.own_attribute(tx, "_buffers").set_item(tx, name, value)  # type: ignore[attr-defined]
+        return tx.constant(None)
+    raise Unsupported(
+        f"assigning {text!r} changes the module's parameters or submodules",
+        remedy="register parameters and submodules outside the compiled function",
+    )
+
+
+def _is_buffer(tx: Any, module: Any, name: VT) -> bool:
+    buffers = module.own_attribute(tx, "_buffers")
+    return buffers is not None and buffers.contains(tx, name)
+
+
+@function(torch.Tensor.__contains__, torch.Tensor.__len__, torch.Tensor.__iter__)
+def tensor_protocol(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    raise Unsupported("calling a special method of a tensor by name is not traced", remedy="use the operator")

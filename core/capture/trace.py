@@ -1,0 +1,54 @@
+"""Trace: what all interpreters of one capture share. The root frame and every call inlined into it write here."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import UserLine
+from ..graph.builder import GraphBuilder
+from ..guards.guard import Guard, GuardSet
+from ..options import CompileOptions
+from ..variables.base import VariableTracker
+from .side_effects import SideEffects
+
+
+@dataclass(frozen=True)
+class FrameInput:
+    """The call to capture, as the C side hands it over: argument slots in the order of the code's varnames."""
+
+    code: types.CodeType
+    args: tuple[Any, ...]
+    globals: dict[str, Any]
+    builtins: dict[str, Any]
+    closure: tuple[Any, ...] | None
+
+
+@dataclass
+class Trace:
+    """Shared state of one capture. `breaks_at` holds root instructions (offsets) where the graph must end."""
+
+    frame: FrameInput
+    options: CompileOptions
+    policy: Any
+    builder: GraphBuilder
+    breaks_at: dict[int, Any] = field(default_factory=dict)
+    guards: GuardSet = field(default_factory=GuardSet)
+    side_effects: SideEffects = field(default_factory=SideEffects)
+    known: dict[int, VariableTracker] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)  # objects whose ids are keys of `known`
+    exceptions: list[VariableTracker] = field(default_factory=list)  # being handled, innermost last
+    inlined: set[types.CodeType] = field(default_factory=set)
+    numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
+    depth: int = 0
+
+    def guard(self, source: Any, check: Any, line: UserLine | None, reason: str = "") -> None:
+        """Assume `check`; guards on a source that the traced code made are void and never arrive here."""
+        self.guards.add(Guard(source, check, line, reason))
+
+    def remember(self, value: Any, tracker: VariableTracker) -> VariableTracker:
+        """Make `tracker` the one tracker of the real object `value`."""
+        self.known[id(value)] = tracker
+        self.kept.append(value)
+        return tracker

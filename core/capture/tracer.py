@@ -1,0 +1,271 @@
+"""TracerServices: what trackers ask of the interpreter (variables.protocols.Tracer), implemented over the Trace."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import torch
+
+from .. import torch_compat
+from ..bytecode.opcodes import LOOP_EXIT, SEND_KEEPS_RECEIVER, TABLE
+from ..errors import Unsupported
+from ..graph.builder import GraphValue
+from ..guards.checks import DictKeys, Is, Length, NotSameAs
+from ..guards.source import DictItemSource, InstanceDictSource, ModuleSource
+from ..variables import operators
+from ..variables.base import LazyVariable, ObservedException, VariableTracker
+from ..variables.builtin import BuiltinVariable
+from ..variables.cell import CellVariable
+from ..variables.exception import ExceptionVariable
+from ..variables.iterator import IteratorVariable
+from ..variables.mapping import DictVariable
+from ..variables.object import SuperVariable, UserObjectVariable
+from ..variables.sequence import ListVariable, SliceVariable, TupleVariable
+from ..variables.set import SetVariable
+from ..variables.symbolic import SymbolicVariable
+from ..variables.tensor import TensorVariable
+from . import policy, wrapping
+from .opcodes.host import Host
+
+VT = VariableTracker
+
+
+class TracerServices(Host):
+    """Trackers' view of the interpreter."""
+
+    observed_exception = ObservedException
+    null_before_callable = TABLE.null_before_callable
+    for_iter_pops = LOOP_EXIT == 0
+    send_keeps_receiver = SEND_KEEPS_RECEIVER
+
+    def skip_end_for(self) -> None:
+        """Step over what ends a loop; FOR_ITER at its end does so."""
+        self.index += LOOP_EXIT
+
+    # -- trackers --------------------------------------------------------------------------------------------------
+
+    def wrap(self, value: Any, source: Any, constant: bool = False) -> VT:
+        return wrapping.wrap(self, value, source, constant)
+
+    def lazy(self, value: Any, source: Any) -> VT:
+        known = self.trace.known.get(id(value))
+        if known is not None and (source is None or known.source == source):
+            return known
+        return LazyVariable(value, source)
+
+    def constant(self, value: Any) -> VT:
+        return wrapping.constant(self, value)
+
+    def real_cell(self, cell: Any, name: str, source: Any) -> CellVariable:
+        known = self.trace.known.get(id(cell))
+        if isinstance(known, CellVariable):
+            return known
+        try:
+            contents = wrapping.cell_contents(self, cell, source)
+        except ValueError:
+            contents = None
+        tracker = CellVariable(name, contents, source)
+        self.trace.remember(cell, tracker)
+        return tracker
+
+    def new_list(self, items: Iterable[VT]) -> VT:
+        return ListVariable(list(items))
+
+    def new_tuple(self, items: Iterable[VT], cls: type = tuple) -> VT:
+        return TupleVariable(list(items), cls)
+
+    def new_dict(self, pairs: Iterable[tuple[VT, VT]], cls: type = dict) -> VT:
+        result = DictVariable({}, cls)
+        for key, value in pairs:
+            result.set_item(self, key, value)
+        return result
+
+    def new_set(self, items: Iterable[VT], cls: type = set) -> VT:
+        return SetVariable(list(items), cls)
+
+    def new_slice(self, start: VT, stop: VT, step: VT | None) -> VT:
+        return SliceVariable(start, stop, step if step is not None else self.constant(None))
+
+    def new_iterator(self, produce: Callable[[Any], VT | None], cls: type) -> VT:
+        return IteratorVariable(produce, cls)
+
+    def make_super(self, cls: VT, receiver: VT) -> VT:
+        """super(cls, receiver)."""
+        start = cls.as_constant()
+        kind = receiver.as_constant() if receiver.kind == "class" else receiver.python_type()
+        return SuperVariable(start, receiver, kind)
+
+    # -- the graph -------------------------------------------------------------------------------------------------
+
+    def graph_result(self, value: Any, derived: bool = False) -> VT:
+        if isinstance(value, GraphValue):
+            return self._graph_leaf(value)
+        if isinstance(value, tuple):
+            return self.new_tuple([self.graph_result(item, derived) for item in value], type(value))
+        if isinstance(value, list):
+            return self.new_list([self.graph_result(item, derived) for item in value])
+        if isinstance(value, dict):
+            return self.new_dict(
+                [(self.constant(key), self.graph_result(item, derived)) for key, item in value.items()]
+            )
+        return self.wrap(value, None, constant=True)
+
+    def _graph_leaf(self, value: GraphValue) -> VT:
+        known = self.trace.known.get(id(value))
+        if known is None:
+            if isinstance(value.fake, torch.Tensor):
+                cls = torch.nn.Parameter if isinstance(value.fake, torch.nn.Parameter) else torch.Tensor
+                known = TensorVariable(value, cls)
+            else:
+                known = SymbolicVariable(value)
+            self.trace.remember(value, known)
+        return known
+
+    def graph_call(self, fn: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return self._add_to_graph(self.builder.call_function, fn, args, kwargs)
+
+    def graph_method(self, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return self._add_to_graph(self.builder.call_method, name, args, kwargs)
+
+    def _add_to_graph(self, call: Callable[..., Any], target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        values = [arg.realize(self).as_proxy() for arg in args]
+        keywords = {key: value.realize(self).as_proxy() for key, value in kwargs.items()}
+        try:
+            result = call(target, values, keywords, line=self.line)
+        except Unsupported:
+            raise
+        except Exception as error:  # eager raises it too (GraphBuilder tells): it is the traced program's exception
+            self.raise_exception(type(error), *error.args)
+        return self.graph_result(result)
+
+    def run_on_fakes(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        with self.builder.fake_mode:
+            return fn(*args, **kwargs)
+
+    def answer(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except Exception as error:  # a question about state that fails for eager as well
+            self.raise_exception(type(error), *error.args)
+
+    # -- guards ----------------------------------------------------------------------------------------------------
+
+    def guard(self, source: Any, check: Any, reason: str = "") -> None:
+        if source is None and not hasattr(check, "snapshot"):
+            return
+        if isinstance(check, Is) and source is not None and self._is_trusted(source):
+            return
+        self.trace.guard(source, check, self.line, reason)
+
+    def _is_trusted(self, source: Any) -> bool:
+        root = source.root()
+        return isinstance(root, ModuleSource) and policy.is_trusted(root.module)
+
+    def guard_instance_keys(self, owner: VT) -> None:
+        assert isinstance(owner, UserObjectVariable)
+        self.guard(InstanceDictSource(owner.source), DictKeys(tuple(owner.value.__dict__)))
+
+    def global_module_hooks(self) -> bool:
+        module_file = torch.nn.modules.module
+        found = False
+        for name in torch_compat.GLOBAL_MODULE_HOOKS:
+            hooks = getattr(module_file, name)
+            source = DictItemSource(InstanceDictSource(ModuleSource(module_file.__name__)), name)
+            self.guard(source, Length(len(hooks)))
+            found = found or bool(hooks)
+        return found
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def truth(self, tracker: VT) -> bool:
+        return tracker.realize(self).truth(self)
+
+    def call_function(self, fn: VT, args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT:
+        from .inline import call_function
+
+        return call_function(self, fn.realize(self), [arg.realize(self) for arg in args], kwargs or {})
+
+    def call_builtin(self, fn: Callable[..., Any], args: Sequence[VT]) -> VT:
+        """Call a builtin function."""
+        return BuiltinVariable(fn).call(self, args, {})
+
+    def inline(self, function: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT:
+        return self.call_function(self.wrap(function, None, constant=True), args, kwargs)
+
+    def binary(self, op: Callable[..., Any], left: VT, right: VT) -> VT:
+        left, right = left.realize(self), right.realize(self)
+        if op in (operator.is_, operator.is_not) and left is not right and left.mutable and right.mutable:
+            if left.source is not None and right.source is not None and left.kind == right.kind:
+                self.guard(left.source, NotSameAs(right.source))
+        return operators.binary(self, op, left, right)
+
+    def unary(self, op: Callable[..., Any], operand: VT) -> VT:
+        return operators.unary(self, op, operand.realize(self))
+
+    def compare_equal(self, left: VT, right: VT) -> bool:
+        left, right = left.realize(self), right.realize(self)
+        return left is right or self.truth(self.binary(operator.eq, left, right))
+
+    def raise_exception(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        values = [arg if isinstance(arg, VariableTracker) else self.wrap(arg, None, constant=True) for arg in args]
+        exception = ExceptionVariable(cls, values)
+        if self.trace.exceptions:
+            exception.context = self.trace.exceptions[-1]
+        raise ObservedException(exception)
+
+    def stop_iteration_error(self, exception: VT) -> VT:
+        """PEP 479: StopIteration leaving a generator's body is RuntimeError."""
+        if not issubclass(exception.python_type(), StopIteration):
+            return exception
+        error = ExceptionVariable(RuntimeError, [self.constant("generator raised StopIteration")])
+        error.cause = error.context = exception
+        return error
+
+    def special_method(self, tracker: VT, name: str) -> VT | None:
+        """The special method of any tracker, bound; None when its class has none."""
+        return tracker.lookup_special(self, name)
+
+    def mapping_keys(self, mapping: VT) -> list[VT]:
+        """list(mapping.keys())."""
+        return mapping.call_method(self, "keys", [], {}).unpack(self)
+
+    def iterate_by_index(self, tracker: VT) -> VT:
+        position = 0
+
+        def produce(tx: Any) -> VT | None:
+            nonlocal position
+            try:
+                item = tracker.get_item(tx, tx.constant(position))
+            except ObservedException as raised:
+                if issubclass(raised.value.python_type(), IndexError):
+                    return None
+                raise
+            position += 1
+            return item
+
+        return self.new_iterator(produce, type(iter([])))
+
+    def until_stop(self, next_method: VT | None) -> VT | None:
+        if next_method is None:
+            self.raise_exception(TypeError, "the object is not an iterator")
+        try:
+            return next_method.call(self, [], {})
+        except ObservedException as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def send_to(self, receiver: VT, value: VT) -> tuple[str, VT]:
+        """One step of `yield from`: ("yield", item) or ("return", result)."""
+        from .generators import GeneratorVariable
+
+        if isinstance(receiver, GeneratorVariable):
+            return receiver.send(self, value)
+        item = receiver.next_item(self)
+        return ("yield", item) if item is not None else ("return", self.constant(None))
+
+    def unsupported(self, what: str, remedy: str) -> Unsupported:
+        """A graph break at the current line."""
+        return Unsupported(what, where=self.line, remedy=remedy)

@@ -1,0 +1,305 @@
+"""wrap: the tracker of a real object, with the guards that its kind needs."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from typing import Any
+
+import torch
+
+from ..errors import Unsupported
+from ..guards.checks import DictKeys, Is, SameAs, TensorMatch, TypeIs
+from ..guards.source import (
+    AttrSource,
+    CellSource,
+    ClosureSource,
+    DictItemSource,
+    ListItemSource,
+    TupleItemSource,
+)
+from ..guards.tensor_spec import TensorSpec
+from ..variables import constant as constants
+from ..variables import context, deque, mapping, sequence
+from ..variables import range as ranges
+from ..variables import set as sets
+from ..variables.base import VariableTracker
+from ..variables.builtin import BuiltinVariable
+from ..variables.class_ import ClassVariable, payload_base
+from ..variables.constant import ConstantVariable
+from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
+from ..variables.function import MethodVariable, PartialVariable, UserFunctionVariable
+from ..variables.nn_module import ModuleVariable
+from ..variables.object import UserObjectVariable
+from ..variables.python_module import OpaqueVariable, PythonModuleVariable
+from ..variables.symbolic import SymbolicVariable
+from ..variables.tensor import TensorVariable
+from ..variables.torch_function import TorchFunctionVariable
+from . import policy
+
+VT = VariableTracker
+
+TORCH_CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+TORCH_INFO = (torch.finfo, torch.iinfo, torch.Generator)
+
+
+def wrap(tx: Any, value: Any, source: Any, constant: bool = False) -> VT:
+    """The one tracker of a real object. `constant`: other guards already fix the object; none is made."""
+    if constant:
+        source = None
+    if isinstance(value, VariableTracker):
+        return value
+    if constants.is_literal(value):
+        return _literal(tx, value, source)
+    known = tx.trace.known.get(id(value))
+    if known is not None:
+        if source is not None and known.source is not None and source != known.source:
+            tx.guard(source, SameAs(known.source))
+        return known
+    tracker = _build(tx, value, source)
+    if constant or source is None:
+        tracker.held = True  # type: ignore[attr-defined]
+    return tx.trace.remember(value, tracker)
+
+
+def constant(tx: Any, value: Any) -> VT:
+    """The tracker of a value that the traced code made."""
+    if constants.is_literal(value):
+        return ConstantVariable(value)
+    if type(value) in (tuple, frozenset, list, set, dict, slice):
+        return wrap_container_value(tx, value)
+    return wrap(tx, value, None, constant=True)
+
+
+def wrap_container_value(tx: Any, value: Any) -> VT:
+    """A container of constants, as a fresh object of the traced program."""
+    if isinstance(value, tuple):
+        return tx.new_tuple([constant(tx, item) for item in value], type(value))
+    if isinstance(value, list):
+        return tx.new_list([constant(tx, item) for item in value])
+    if isinstance(value, (set, frozenset)):
+        return tx.new_set([constant(tx, item) for item in value], type(value))
+    if isinstance(value, slice):
+        return tx.new_slice(constant(tx, value.start), constant(tx, value.stop), constant(tx, value.step))
+    return tx.new_dict([(constant(tx, key), constant(tx, item)) for key, item in value.items()])
+
+
+def _literal(tx: Any, value: Any, source: Any) -> VT:
+    if source is not None and type(value) in (int, float):
+        node = tx.trace.policy.symbolic_number(tx, value, source)
+        if node is not None:
+            return node
+    return constants.from_value(tx, value, source)
+
+
+def cell_contents(tx: Any, cell: Any, source: Any) -> VT:
+    """The lazy tracker of what a real cell holds. Raises ValueError when it is empty."""
+    contents = cell.cell_contents
+    if source is None:
+        return tx.lazy(contents, None)
+    return tx.lazy(contents, source if isinstance(source, ClosureSource) else CellSource(source))
+
+
+def _build(tx: Any, value: Any, source: Any) -> VT:
+    if isinstance(value, torch.Tensor):
+        return tensor(tx, value, source)
+    cls = type(value)
+    builder = BY_TYPE.get(cls)
+    if builder is not None:
+        return builder(tx, value, source)
+    if cls in CONTEXT_CLASSES:
+        found = context.from_value(tx, value, source)
+        if found is not None:
+            tx.guard(source, Is(value))
+            return found
+    if isinstance(value, type):
+        return _class(tx, value, source)
+    if isinstance(value, types.ModuleType):
+        tx.guard(source, Is(value))
+        return PythonModuleVariable(value, source)
+    if isinstance(value, tuple) and (sequence.is_namedtuple(cls) or cls is torch.Size or _is_struct(cls)):
+        return sequence.from_value(tx, value, source)
+    if policy.is_torch_callable(value):
+        tx.guard(source, Is(value))
+        return TorchFunctionVariable(value, source)
+    if isinstance(value, types.BuiltinFunctionType):
+        return _builtin_function(tx, value, source)
+    return _object(tx, value, source)
+
+
+def _is_struct(cls: type) -> bool:
+    return hasattr(cls, "n_sequence_fields")
+
+
+# -- tensors -------------------------------------------------------------------------------------------------------
+
+
+def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
+    """An input of the graph. Its metadata are guarded; a parameter of a guarded module is passed by the entry itself."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        raise Unsupported(
+            f"a tensor of class {type(value).__name__} is not traced",
+            remedy="use plain tensors inside the compiled function",
+        )
+    lifted = source is None or tx.trace.policy.is_lifted(value, source)
+    free = tx.trace.policy.dynamic_dims(value, source) if source is not None and not lifted else {}
+    result = tx.builder.add_tensor_input(value, source, dynamic_dims=free, lifted=lifted)
+    if source is not None:
+        spec = TensorSpec.of(value, free_sizes=frozenset(free))
+        tx.guard(source, TensorMatch(spec))
+        if lifted:
+            tx.guard(source, Is(value))
+    tracker = TensorVariable(result, type(value), source, value)
+    tx.trace.remember(result, tracker)
+    return tracker
+
+
+# -- callables and classes -----------------------------------------------------------------------------------------
+
+
+def _function(tx: Any, value: types.FunctionType, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    return UserFunctionVariable(value, source)
+
+
+def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
+    receiver = getattr(value, "__self__", None)
+    if receiver is None or isinstance(receiver, types.ModuleType):
+        tx.guard(source, Is(value))
+        return BuiltinVariable(value, source)
+    if isinstance(receiver, type):
+        owner = wrap(tx, receiver, None, constant=True)
+        return owner.get_attr(tx, value.__name__)
+    owner_source = None if source is None else AttrSource(source, "__self__")
+    return wrap(tx, receiver, owner_source).get_attr(tx, value.__name__)
+
+
+def _method(tx: Any, value: types.MethodType, source: Any) -> VT:
+    tx.guard(source, TypeIs(types.MethodType))
+    return MethodVariable.from_value(tx, value, source)
+
+
+def _partial(tx: Any, value: functools.partial[Any], source: Any) -> VT:
+    tx.guard(source, TypeIs(functools.partial))
+
+    def part(name: str) -> Any:
+        return AttrSource(source, name) if source is not None else None
+
+    args = [
+        tx.lazy(item, TupleItemSource(part("args"), i) if source is not None else None)
+        for i, item in enumerate(value.args)
+    ]
+    kwargs = {
+        key: tx.lazy(item, DictItemSource(part("keywords"), key) if source is not None else None)
+        for key, item in value.keywords.items()
+    }
+    if source is not None:
+        tx.guard(part("keywords"), DictKeys(tuple(value.keywords)))
+    return PartialVariable(wrap(tx, value.func, part("func")), args, kwargs, source)
+
+
+def _class(tx: Any, value: type, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    if value in CONTEXT_CLASSES:
+        return TorchContextClassVariable(value, source)
+    module = value.__module__ or ""
+    if BuiltinVariable.handles(value):
+        return BuiltinVariable(value, source)
+    if (
+        issubclass(value, torch.Tensor)
+        or module == "torch"
+        and value in (*TORCH_CONSTANTS, *TORCH_INFO[:2], torch.Size)
+    ):
+        return TorchFunctionVariable(value, source)
+    return ClassVariable(value, source)
+
+
+def _opaque(tx: Any, value: Any, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    name = type(value).__name__
+    return OpaqueVariable(value, f"an object of class {name} is not traced", "use it outside the function", source)
+
+
+def _property(tx: Any, value: Any, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    return UserObjectVariable(type(value), value, source)
+
+
+# -- objects -------------------------------------------------------------------------------------------------------
+
+
+def _object(tx: Any, value: Any, source: Any) -> VT:
+    cls = type(value)
+    if constants.is_enum_member(value):
+        return constants.from_value(tx, value, source)
+    if type(cls).__name__ == "pybind11_type" or policy.is_stdlib(cls.__module__ or "") and not _has_python_methods(cls):
+        return _opaque(tx, value, source)
+    if source is not None:
+        tx.guard(source, TypeIs(cls))
+    if isinstance(value, torch.nn.Module):
+        return ModuleVariable(cls, value, source)
+    return UserObjectVariable(cls, value, source, payload=_payload(tx, value, source))
+
+
+def _has_python_methods(cls: type) -> bool:
+    return any(isinstance(item, types.FunctionType) for base in cls.__mro__ for item in vars(base).values())
+
+
+def _payload(tx: Any, value: Any, source: Any) -> VT | None:
+    base = payload_base(type(value))
+    if base is None:
+        return None
+    if issubclass(base, dict):
+        return mapping.contents(tx, value, source, base)
+    if base is list:
+        items = list.__iter__(value)
+        return sequence.ListVariable(
+            [tx.lazy(item, ListItemSource(source, i) if source else None) for i, item in enumerate(items)], source
+        )
+    if base is tuple:
+        items = tuple.__iter__(value)
+        return sequence.TupleVariable(
+            [tx.lazy(item, TupleItemSource(source, i) if source else None) for i, item in enumerate(items)],
+            tuple,
+            source,
+        )
+    return None
+
+
+def _symbolic(tx: Any, value: Any, source: Any) -> VT:
+    return SymbolicVariable(value, source)
+
+
+def _generator(tx: Any, value: Any, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    return OpaqueVariable(
+        value, "iterating a generator made outside is not traced", "pass a list, or make the generator inside", source
+    )
+
+
+BY_TYPE: dict[type, Any] = {
+    list: sequence.from_value,
+    tuple: sequence.from_value,
+    torch.Size: sequence.from_value,
+    range: ranges.from_value,
+    slice: ranges.from_value,
+    dict: mapping.from_value,
+    collections.OrderedDict: mapping.from_value,
+    collections.defaultdict: mapping.from_value,
+    types.MappingProxyType: mapping.from_value,
+    set: sets.from_value,
+    frozenset: sets.from_value,
+    collections.deque: deque.from_value,
+    types.FunctionType: _function,
+    types.MethodType: _method,
+    functools.partial: _partial,
+    property: _property,
+    classmethod: _property,
+    staticmethod: _property,
+    types.MemberDescriptorType: _opaque,
+    types.GetSetDescriptorType: _opaque,
+    types.WrapperDescriptorType: _opaque,
+    types.MethodWrapperType: _opaque,
+    types.GeneratorType: _generator,
+}

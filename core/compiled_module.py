@@ -1,0 +1,62 @@
+"""What compile(module) returns: a module that shares the original's state and runs compiled."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_ORIGINAL = "_core_original_class"
+
+
+def compile_module(module: torch.nn.Module, compile_function: Callable[[Any], Any]) -> torch.nn.Module:
+    """A module whose calls are compiled. It has the original's class to isinstance, type name and super(), and one
+    `__dict__` with it: parameters, hooks, train/eval, attribute writes and state_dict keys are shared.
+    """
+    original = getattr(type(module), _ORIGINAL, type(module))
+    enter = original.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return enter(self, *args, **kwargs)
+
+    call.__name__ = call.__qualname__ = f"{original.__qualname__}.__call__"
+    return view(module, original, compile_function(call), lambda other: compile_module(other, compile_function))
+
+
+def disable_module(module: torch.nn.Module, disable_function: Callable[[Any], Any]) -> torch.nn.Module:
+    """A module that shares the original's state and always runs in plain Python."""
+    original = getattr(type(module), _ORIGINAL, type(module))
+    enter = original.__call__
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return enter(self, *args, **kwargs)
+
+    return view(module, original, disable_function(call), lambda other: disable_module(other, disable_function))
+
+
+def view(module: torch.nn.Module, original: type, call: Any, again: Callable[[Any], Any]) -> torch.nn.Module:
+    """An object over the same `__dict__`, of a subclass with `call` as `__call__`."""
+
+    def plain(self: Any) -> torch.nn.Module:
+        """The same state behind the original class."""
+        result = original.__new__(original)
+        object.__setattr__(result, "__dict__", self.__dict__)
+        return result
+
+    namespace = {
+        _ORIGINAL: original,
+        "__call__": call,
+        "__module__": original.__module__,
+        "__qualname__": original.__qualname__,
+        "__doc__": original.__doc__,
+        "__class__": property(lambda self: original),
+        "__deepcopy__": lambda self, memo: again(copy.deepcopy(plain(self), memo)),
+        "__copy__": lambda self: again(copy.copy(plain(self))),
+        "__reduce_ex__": lambda self, protocol: plain(self).__reduce_ex__(protocol),
+    }
+    compiled_class = type(original)(original.__name__, (original,), namespace)
+    result = object.__new__(compiled_class)
+    object.__setattr__(result, "__dict__", module.__dict__)
+    return result

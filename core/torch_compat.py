@@ -273,3 +273,13 @@ def unknown_active_mode() -> str | None:
     if torch._C._functorch.maybe_current_level() is not None:
         return "a functorch transform"
     return None
+
+
+def aot_module_simplified() -> Any:
+    """torch's AOTAutograd for one graph module and flat inputs; only its first parameters are used, by keyword.
+
+    Checked with 2.11 and 2.13: mod, args, fw_compiler, bw_compiler, inference_compiler.
+    """
+    from torch._functorch.aot_autograd import aot_module_simplified as function
+
+    return function

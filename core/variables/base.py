@@ -31,6 +31,14 @@ class ObservedException(Exception):
         self.value = value
 
 
+def find_special(cls: type, name: str) -> Any:
+    """What a class or its bases define for a special method, the metaclass left out; None where there is nothing."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
+
+
 class VariableTracker:
     """Base of all trackers. Every operation that a kind does not define is a graph break with a reason."""
 
@@ -172,9 +180,7 @@ class VariableTracker:
 
     def lookup_special(self, tx: Tracer, name: str) -> VariableTracker | None:
         """A special method as operators look it up (on the type), bound; None when the type has none."""
-        if getattr(self.python_type(), name, None) is None:
-            return None
-        return BuiltinMethodVariable(self, name)
+        return BuiltinMethodVariable(self, name) if find_special(self.python_type(), name) is not None else None
 
     # -- coming back -----------------------------------------------------------------------------------------------
 

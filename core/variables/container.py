@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import itertools
 import operator
 import types
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import Unsupported
-from .base import BuiltinMethodVariable, NotConstant, VariableTracker
+from .base import BuiltinMethodVariable, NotConstant, VariableTracker, find_special
 from .literal import FOLD_ERRORS
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ def _raise_arity_error(tx: Tracer, cls: type, name: str, count: int, kwargs: dic
     tx.raise_exception(TypeError, f"{cls.__name__}.{name}() got wrong arguments")
 
 
+def call_checked(tx: Tracer, name: str, function: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT]) -> Any:
+    """function(tx, *args, **kwargs); arguments that it doesn't take are the traced program's TypeError."""
+    try:
+        _signature(function).bind(tx, *args, **kwargs)
+    except TypeError as error:
+        tx.raise_exception(TypeError, f"{name}() {error}")
+    return function(tx, *args, **kwargs)
+
+
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
 class ContainerVariable(VariableTracker):
     """Base of the builtin containers."""
 
@@ -76,6 +91,12 @@ class ContainerVariable(VariableTracker):
     def has_method(self, name: str) -> bool:
         """True when the class of the object has a method that this kind traces."""
         return self.handler(name) is not None and getattr(self.python_type(), name, None) is not None
+
+    def lookup_special(self, tx: Tracer, name: str) -> VT | None:
+        # orderings and the like that the type only inherits from object are as good as missing
+        if self.has_method(name) or isinstance(find_special(self.python_type(), name), types.FunctionType):
+            return BuiltinMethodVariable(self, name)
+        return None
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if self.has_method(name):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from ..guards.checks import Equals
+from ..guards.checks import TypeIs
+from ..guards.source import AttrSource
 from .base import VariableTracker
 from .container import ORDERINGS, ContainerVariable, SequenceCursor, as_index, as_slice, compare_sequences
 from .literal import fold, run
@@ -18,11 +19,13 @@ RANGE_ITERATOR = type(iter(range(0)))
 
 
 def from_value(tx: Tracer, value: Any, source: Any) -> VT:
-    """The tracker of a real range or slice, guarded by value."""
-    tx.guard(source, Equals(value))
-    if isinstance(value, range):
-        return RangeVariable(value, source)
-    return SliceVariable(tx.constant(value.start), tx.constant(value.stop), tx.constant(value.step), source)
+    """The tracker of a real range or slice, guarded part by part."""
+    tx.guard(source, TypeIs(type(value)))
+    parts = []
+    # part by part: ranges of the same numbers are equal and may still have another stop
+    for name in ("start", "stop", "step"):
+        parts.append(tx.wrap(getattr(value, name), source and AttrSource(source, name)))
+    return RangeVariable(value, source) if isinstance(value, range) else SliceVariable(*parts, source)
 
 
 def make_range(tx: Tracer, *args: VT) -> RangeVariable:

@@ -31,10 +31,19 @@ _EXPORTS = {
     "BackendMisbehaved": "errors",
 }
 
-__all__ = [*_EXPORTS, "__version__"]  # noqa: PLE0604
-
 if TYPE_CHECKING:
-    from .api import compile, disable, explain, is_compiling, list_backends, optimize, reset, stats
+    from .api import compile as compile
+    from .api import disable as disable
+    from .api import explain as explain
+    from .api import is_compiling as is_compiling
+    from .api import list_backends as list_backends
+    from .api import optimize as optimize
+    from .api import reset as reset
+    from .api import stats as stats
+    from .errors import BackendError as BackendError
+    from .errors import CoreError as CoreError
+    from .errors import Unsupported as Unsupported
+    from .options import CompileOptions as CompileOptions
 
 
 def __getattr__(name: str) -> Any:

@@ -137,6 +137,11 @@ def push_null() -> Instructions:
     return _one("PUSH_NULL")
 
 
+def pop_null(scratch: str) -> Instructions:
+    """[NULL] -> []; POP_TOP would crash Python. `scratch` is a local that ends up unset."""
+    return [Instruction("STORE_FAST", None, scratch)]
+
+
 def nop() -> Instructions:
     """Nothing; a place to jump to."""
     return _one("NOP")

@@ -26,6 +26,9 @@ def _running_table() -> VersionTable:
 
 TABLE = _running_table()
 
+LOOP_EXIT = TABLE.loop_exit
+SEND_KEEPS_RECEIVER = TABLE.send_keeps_receiver
+
 PLAIN, NO_ARGUMENT, CONST, NAME, FLAGGED_NAME, LOCAL, FORWARD, BACKWARD, COMPARE, FUSED = range(10)
 
 COMPARE_OPERATORS = ("<", "<=", "==", "!=", ">", ">=")
@@ -34,10 +37,6 @@ BINARY_OPERATORS += tuple(operator + "=" for operator in BINARY_OPERATORS)
 
 EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 # 3.12 and later also list pseudo opcodes, numbered from 256 up, which never stand in a code object.
-# Instructions behind the end of a for loop (END_FOR, then POP_TOP) that FOR_ITER steps over when it is exhausted.
-LOOP_EXIT = {(3, 11): 0, (3, 12): 1, (3, 13): 2}[TABLE.version]
-# SEND leaves the receiver under the value that a finished generator returned; END_SEND takes it away.
-SEND_KEEPS_RECEIVER = TABLE.version >= (3, 12)
 OPCODE = {name: code for name, code in dis.opmap.items() if code < 256 and not name.startswith("INSTRUMENTED_")}
 OPNAME = tuple(dis.opname[:256])
 

@@ -36,6 +36,8 @@ TABLE = VersionTable(
     function_attributes_after=False,
     merges_locations=False,
     late_cells=False,
+    loop_exit=0,
+    send_keeps_receiver=False,
     twins={
         "JUMP_FORWARD": "JUMP_BACKWARD",
         "JUMP_BACKWARD": "JUMP_FORWARD",

@@ -45,6 +45,8 @@ TABLE = VersionTable(
     function_attributes_after=False,
     merges_locations=True,
     late_cells=True,
+    loop_exit=1,
+    send_keeps_receiver=True,
     twins={"JUMP_FORWARD": "JUMP_BACKWARD", "JUMP_BACKWARD": "JUMP_FORWARD"},
     inverses={
         "POP_JUMP_IF_TRUE": "POP_JUMP_IF_FALSE",

@@ -53,6 +53,8 @@ TABLE = VersionTable(
     function_attributes_after=True,
     merges_locations=True,
     late_cells=True,
+    loop_exit=2,
+    send_keeps_receiver=True,
     fused={
         "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
         "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),

@@ -143,9 +143,9 @@ def _check_stack(
         raise ValueError(f"the stack holds {shape.depth} values before {target!r}, not {depth}")
     if any(not 0 <= place < depth for place in nulls):
         raise ValueError(f"NULLs at {sorted(nulls)} do not lie on a stack of {depth}")
-    for before in decoded.instructions[max(0, index - 2) : index]:
-        if before.opname == "KW_NAMES":
-            raise ValueError(f"{target!r} is part of a call with keywords, which can't be entered in the middle")
+    before = [i.opname for i in decoded.instructions[max(0, index - 2) : index]]
+    if before[-1:] == ["KW_NAMES"] or before == ["KW_NAMES", "PRECALL"]:
+        raise ValueError(f"{target!r} is part of a call with keywords, which can't be entered in the middle")
     if index < entry_length(code):
         raise ValueError(f"{target!r} stands in the prologue of the code")
     return shape

@@ -17,7 +17,9 @@ class VersionTable:
     caches: inline cache units behind an opcode; flag_bits: low bits of the argument that are flags, the table index
     stands above them; compare: operator -> argument of COMPARE_OP; compare_bool: the flag that makes COMPARE_OP give
     an exact bool (0: none); fused: opcodes that act on two locals, 4 bits each; late_cells: cells may be made in the
-    middle of a function (inlined comprehensions).
+    middle of a function (inlined comprehensions); loop_exit: how many instructions at the target of FOR_ITER an exhausted
+    FOR_ITER steps over (END_FOR, then POP_TOP); send_keeps_receiver: SEND leaves the receiver under the value that a
+    finished generator returned, for END_SEND to take away.
     """
 
     version: tuple[int, int]
@@ -36,6 +38,8 @@ class VersionTable:
     function_attributes_after: bool
     merges_locations: bool
     late_cells: bool
+    loop_exit: int
+    send_keeps_receiver: bool
     fused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     twins: Mapping[str, str] = field(default_factory=dict)
     inverses: Mapping[str, str] = field(default_factory=dict)

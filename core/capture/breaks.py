@@ -209,7 +209,7 @@ class BreakWriter:
         names: dict[int, str] = {}
         for place in reversed(range(len(point.stack))):
             if not point.stack[place]:
-                emitter.pop_top()
+                emitter.add(emit.pop_null(emitter.temporary()))
                 continue
             names[place] = emitter.temporary()
             emitter.add(emit.store_fast(names[place]))

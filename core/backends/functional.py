@@ -13,7 +13,6 @@ import torch
 import torch.fx as fx
 
 from ..errors import RecorderRefused
-from ..events import FellBack, emit
 from ..graph.captured import CapturedGraph
 from ..graph.finish import functional_graph
 from ..graph.functional import FunctionalGraph, JointGraph
@@ -41,10 +40,9 @@ def compile_functional(
     except RecorderRefused as refusal:
         if strict():
             raise
-        emit(FellBack("recorder", refusal.what, refusal.where))
-        from .aot_fallback import compile_with_aot
+        from .aot_fallback import compile_refused
 
-        return compile_with_aot(captured, resolved, options, name)
+        return compile_refused(captured, resolved, options, name, refusal)
     return compile_inference(captured, functional, resolved, options, name, state)
 
 

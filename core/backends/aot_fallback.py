@@ -1,0 +1,108 @@
+"""What becomes of a capture that our recorder refuses: AOTAutograd traces it again, or it runs as it was captured.
+
+Enters: a CapturedGraph and the reason. Leaves: a callable `(*inputs) -> outputs`, and an event that says which road was
+taken. A record refused as such (storage replaced, `.grad` or requires_grad changed, ...) describes a program that
+AOTAutograd would trace without noticing, with wrong results; such a graph runs as captured, on eager's own kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from ..errors import BackendError, RecorderRefused
+from ..events import FellBack, emit
+from ..graph.captured import CapturedGraph
+from ..options import CompileOptions
+from .compile_graph import artifact_call, build_artifact, compile_context, first_line
+from .first_run import checked_once
+from .resolved import ResolvedBackend
+
+
+def compile_refused(
+    captured: CapturedGraph,
+    resolved: ResolvedBackend,
+    options: CompileOptions,
+    name: str,
+    refusal: RecorderRefused,
+) -> Callable[..., tuple[Any, ...]]:
+    """Compile without the record. Errors of the backend are raised; AOTAutograd's lead to the graph as captured."""
+    if traceable_again(captured):
+        emit(
+            FellBack("recorder", f"{refusal.what}; AOTAutograd traces the graph", refusal.where or first_line(captured))
+        )
+        try:
+            return compile_with_aot(captured, resolved, options, name)
+        except BackendError:
+            raise
+        except Exception as error:  # whatever a second tracer stumbles over, the captured graph itself still runs
+            reason = f"AOTAutograd failed: {type(error).__name__}: {error}; the graph runs as captured"
+            emit(FellBack("aot", reason, first_line(captured)))
+    else:
+        reason = f"{refusal.what}; the graph runs as captured"
+        emit(FellBack("recorder", reason, refusal.where or first_line(captured)))
+    return checked_once(captured.module.forward, captured.outputs, "eager")
+
+
+def traceable_again(captured: CapturedGraph) -> bool:
+    """Whether AOTAutograd can be trusted with the graph.
+
+    True when the record itself is good (only our functionalisation or backward gave up), when there is none, or when a
+    higher-order operator is what it lacks: those AOTAutograd knows.
+    """
+    if captured.record is None or captured.record.refused is None:
+        return True
+    return any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes)
+
+
+def compile_with_aot(
+    captured: CapturedGraph, resolved: ResolvedBackend, options: CompileOptions, name: str
+) -> Callable[..., tuple[Any, ...]]:
+    """Trace and wrap with AOTAutograd; the backend compiles the graphs that come out of it."""
+
+    def compiler(mode: str) -> Callable[[Any, Sequence[Any]], Callable[..., Any]]:
+        def compile_one(graph: Any, fakes: Sequence[Any]) -> Callable[..., Any]:
+            ctx = compile_context(captured, resolved, options, mode=mode, name=name, parameters=frozenset())
+            return artifact_call(build_artifact(resolved, graph, list(fakes), ctx, first_line(captured)))
+
+        return compile_one
+
+    compiled = torch_compat.aot_module_simplified()(
+        mod=captured.module,
+        args=fresh_inputs(captured),
+        fw_compiler=compiler("forward" if captured.needs_grad else "inference"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+    )
+    return checked_once(compiled, captured.outputs, resolved.label)
+
+
+def fresh_inputs(captured: CapturedGraph) -> list[Any]:
+    """Fakes like the inputs before the capture ran on them: no history, no writes, shared memory where they shared it."""
+    storages: dict[int, Any] = {}
+    return [_fresh(captured, item, storages) if item.is_tensor else item.fake for item in captured.inputs]
+
+
+def _fresh(captured: CapturedGraph, item: Any, storages: dict[int, Any]) -> Any:
+    fake = item.fake
+    facts = captured.record.facts[item.index] if captured.record is not None else None
+    size, stride, offset = (
+        (facts.size, facts.stride, facts.offset)
+        if facts is not None
+        else (tuple(fake.shape), tuple(fake.stride()), fake.storage_offset())
+    )
+    key = (facts.storage if facts is not None else fake.untyped_storage())._cdata
+    with captured.fake_mode, torch.no_grad():
+        if key not in storages:
+            nbytes = facts.storage.nbytes() if facts is not None else fake.untyped_storage().nbytes()
+            storages[key] = torch.empty((nbytes,), dtype=torch.uint8, device=fake.device)
+        memory = storages[key].view(fake.dtype) if fake.dtype is not torch.uint8 else storages[key]
+        fresh = memory.as_strided(size, stride, offset).detach()
+    if item.is_parameter:
+        fresh = torch.nn.Parameter(fresh, requires_grad=item.requires_grad)
+    else:
+        fresh.requires_grad_(item.requires_grad)
+    return fresh

@@ -15,7 +15,8 @@ import torch.fx as fx
 
 from .. import torch_compat
 from .emitter import NodeEmitter, is_contiguous, same_geometry
-from .inverse import Refused, as_strided_in, inverse, overlaps
+from .inverse import Refused, as_strided_in, inverse
+from .mutation import overlaps
 
 STRIDE_SENSITIVE = frozenset(
     ("aten::view", "aten::view.dtype", "aten::view_as_complex", "aten::view_as_real", "aten::_reshape_alias")
@@ -92,7 +93,7 @@ class Memory:
         assert alias.parent is not None
         if alias.op is torch.ops.aten.as_strided.default:
             root = alias.store.root
-            return as_strided_in(self, root, self.restride(base, root.val), alias)
+            return as_strided_in(self, root, self.restride(self.read(root), root.val), alias)
         loose = not same_geometry(base.meta["val"], alias.parent.val)
         args = (*alias.args[: alias.hole], base, *alias.args[alias.hole + 1 :])
         if loose and _sensitive(alias.op):

@@ -20,9 +20,9 @@ from .. import torch_compat
 from ..errors import Unsupported, UserLine
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, writable
-from .mutation import fixed_offsets, mutated_inputs
-from .recorder import AtenRecord, new_recorder
-from .refusals import judge, quiet_fakes, refuse_by_name
+from .mutation import fixed_offsets, mutated_inputs, overlaps, written_arguments
+from .recorder import AtenRecord, has_storage, new_recorder, storage_key
+from .refusals import eager_exception, judge, quiet_fakes, refuse_by_name
 from .symbols import as_policy, pinned_dims, plain
 from .tree import leaves, map_tree, rebuild
 
@@ -297,11 +297,28 @@ class GraphBuilder:
                         remedy="call it outside the compiled function",
                     ) from error
             raise judge(error, fn, name, args, kwargs, line) from None
+        self._refuse_overlapping_writes(fn, name, args, kwargs, mark, line)
         if not refused and self._record is not None and self._record.refused is not None:
             raise Unsupported(
                 self._record.refused, where=line, remedy="call it outside the compiled function, or pass the tensor in"
             )
         return result
+
+    def _refuse_overlapping_writes(
+        self, fn: Any, name: str, args: Any, kwargs: Any, mark: int, line: UserLine | None
+    ) -> None:
+        """Most real kernels refuse to write to a tensor whose elements share memory; fake kernels don't look."""
+        calls = self._record.calls[mark:] if self._record is not None else ()
+        written = [fake for call in calls if call.before is None for fake in written_arguments(call)]
+        if not any(has_storage(fake) and overlaps(fake) for fake in written):
+            return
+        del self._record.calls[mark:]  # type: ignore[union-attr]
+        found = eager_exception(fn, args, kwargs)
+        if isinstance(found, Exception):
+            raise found
+        raise Unsupported(
+            f"{name} writes to a tensor whose elements share memory", where=line, remedy="clone() the tensor first"
+        )
 
     def _refuse_outer_gradients(self, target: Any, line: UserLine | None) -> None:
         """autograd.grad inside a graph can't see the history that an input has outside it."""
@@ -492,8 +509,13 @@ class GraphBuilder:
 
     def _needs_grad(self, outputs: tuple[Any, ...]) -> bool:
         own = {id(item.fake) for item in self._inputs}
-        if any(isinstance(fake, torch.Tensor) and fake.requires_grad and id(fake) not in own for fake in outputs):
-            return True
+        storages = {storage_key(item.fake) for item in self._inputs if item.is_tensor}
+        for fake in outputs:
+            if not isinstance(fake, torch.Tensor) or id(fake) in own or not fake.requires_grad:
+                continue
+            # a view that no_grad code took has no history; of an input, it is taken again outside the graph
+            if fake.grad_fn is not None or not has_storage(fake) or storage_key(fake) not in storages:
+                return True
         return self._record is not None and any(
             facts is not None and facts.edge_moved() and facts.fake.requires_grad for facts in self._record.facts
         )

@@ -10,6 +10,7 @@ import torch
 import torch.fx as fx
 
 from .. import torch_compat
+from ..errors import RecorderRefused
 from .constants import writable
 from .tree import leaves, map_tree
 
@@ -38,7 +39,10 @@ class NodeEmitter:
         """A call of `target` on trees of nodes and constants. Without `val` the call is run on the operands' fakes."""
         kwargs = kwargs or {}
         if val is None:
-            val = self.run(target, args, kwargs)
+            try:
+                val = self.run(target, args, kwargs)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                raise RecorderRefused(f"{target} can't be written into the functional graph: {error}") from error
         args, kwargs = map_tree(self._constant, (tuple(args), dict(kwargs)))
         node = self.graph.call_function(target, args, kwargs)
         node.meta["val"] = val

@@ -15,8 +15,8 @@ import torch.fx as fx
 from .alias import Alias, Memory, Store
 from .clone_mutate import clone_mutate
 from .emitter import NodeEmitter, is_contiguous, same_geometry, tensor_nodes
-from .inverse import Refused, overlaps
-from .mutation import UNDECLARED
+from .inverse import Refused
+from .mutation import UNDECLARED, overlaps
 from .recorder import AtenRecord, Call, has_storage, storage_key
 from .symbol_nodes import SymbolNodes
 from .tree import leaves, map_tree
@@ -330,14 +330,26 @@ class Functionalizer:
         args, kwargs = self._nodes(recorded)
         exact = self._exact(recorded)
         if not exact and not _stride_blind(twin):
-            raise Refused(f"{call.op} meets a tensor whose strides changed")
-        node = self.emitter.emit(twin, args, kwargs, val=_twin_val(twin, args, call, exact))
+            args, kwargs = self._recorded_strides(args, kwargs, call)
+            exact = True
+        node = self.emitter.emit(twin, args, kwargs, val=self._twin_val(twin, args, call, exact))
         produced = self._result_items(node)
         fresh = self._fresh_results(call)
         for fake, item in zip(fresh, produced):
             self._bind(fake, item, call)
         values = [leaf for item in produced[len(fresh) :] for leaf in self._flat(item)]
         self._store_all(targets, values)
+
+    def _twin_val(self, twin: Any, args: Any, call: Call, exact: bool) -> Any:
+        """The target's own fake where the twin surely gives the same geometry; None to run the twin."""
+        if not exact or not call.args or call.result is not call.args[0] or torch.Tag.pointwise not in twin.tags:
+            return None
+        if out_names(call.op) or not isinstance(call.result, torch.Tensor):
+            return None
+        target = self.alias_of(call.result).val
+        vals = [node.meta["val"] for node in tensor_nodes(args)]
+        alike = all(val.dtype == target.dtype and val.ndim <= target.ndim and is_contiguous(val) for val in vals)
+        return target if alike and is_contiguous(target) else None
 
     def _run_clones(self, call: Call, targets: list[Any]) -> None:
         positions = _written_positions(call)
@@ -392,20 +404,6 @@ class Functionalizer:
     def _flat(self, node: fx.Node) -> list[fx.Node]:
         val = node.meta["val"]
         return [self.emitter.item(node, at) for at in range(len(val))] if isinstance(val, (list, tuple)) else [node]
-
-
-def _twin_val(twin: Any, args: Any, call: Call, exact: bool) -> Any:
-    """The target's own fake where the twin surely gives the same geometry; None to run the twin."""
-    target = call.args[0] if call.args else None
-    if not exact or not isinstance(target, torch.Tensor) or call.result is not target or call.before is not None:
-        return None
-    if torch.Tag.pointwise not in twin.tags or not is_contiguous(target):
-        return None
-    tensors = tensor_nodes(args)
-    same = all(node.meta["val"].dtype == target.dtype and node.meta["val"].ndim <= target.ndim for node in tensors)
-    if not same or not all(is_contiguous(node.meta["val"]) for node in tensors) or out_names(call.op):
-        return None
-    return target
 
 
 def _written(call: Call) -> list[Any]:

@@ -10,6 +10,7 @@ import torch.fx as fx
 from .. import torch_compat
 from ..errors import RecorderRefused
 from .emitter import is_contiguous
+from .mutation import overlaps
 
 if TYPE_CHECKING:
     from .alias import Alias, Memory
@@ -150,17 +151,6 @@ def _extent(val: Any) -> int:
     if any(_hint(size) == 0 for size in val.shape):
         return -1
     return sum((_hint(size) - 1) * _hint(stride) for size, stride in zip(val.shape, val.stride()))
-
-
-def overlaps(val: Any) -> bool:
-    """True when two elements may share memory, decided on the sizes of this call."""
-    dims = sorted((_hint(stride), _hint(size)) for size, stride in zip(val.shape, val.stride()) if _hint(size) > 1)
-    reach = 0
-    for stride, size in dims:
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
 
 
 def _hint(value: Any) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
 from .recorder import AtenRecord, Call, has_storage, storage_key
 from .tree import leaves
 
@@ -65,3 +66,19 @@ def fixed_offsets(record: AtenRecord) -> tuple[tuple[int, int], ...]:
         for index, item in facts
         if item.storage._cdata in storages and isinstance(item.offset, int)
     )
+
+
+def overlaps(val: Any) -> bool:
+    """True when two elements may share memory, decided on the sizes of this call."""
+    dims = sorted((hint(stride), hint(size)) for size, stride in zip(val.shape, val.stride()) if hint(size) > 1)
+    reach = 0
+    for stride, size in dims:
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def hint(value: Any) -> int:
+    """A plain int for a size of this call, without a guard."""
+    return value if isinstance(value, int) else torch_compat.hint_of(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,6 +52,7 @@ class OutputPlan:
         self.slot_fakes: list[Any] = []
         self._slot_of: dict[Any, int] = {}
         self._memory: set[Any] = set()
+        self._views: dict[Any, list[Alias]] = {}  # equal views -> the tensors of the program that they are
         tensors = {id(fake): fake for fake in outputs if isinstance(fake, torch.Tensor)}
         self._sharers = Counter(functionalizer.alias_of(fake).store for fake in tensors.values())
         write_backs = [self._write_back(index) for index in sorted(functionalizer.written)]
@@ -84,11 +86,19 @@ class OutputPlan:
             base = facts.fake
             gradient = (base.grad_fn or facts.gradient_edge().node) if base.requires_grad else None
             self._check_gradient(alias, gradient)
-            return ViewOfInput(index, self._steps(alias))
-        if self._sharers[alias.store] == 1:
-            return Slot(self._tensor_slot(alias, fake.requires_grad))
+            return self._numbered(ViewOfInput(index, self._steps(alias)), alias)
+        untracked_view = fake.requires_grad and fake.grad_fn is None and not alias.is_root
+        if self._sharers[alias.store] == 1 and not untracked_view:
+            return Slot(self._tensor_slot(alias, _carries_gradient(fake)))
         self._check_gradient(alias, root.fake.grad_fn)
-        return ViewOfSlot(self._tensor_slot(root, root.fake.requires_grad), self._steps(alias))
+        view = ViewOfSlot(self._tensor_slot(root, _carries_gradient(root.fake)), self._steps(alias))
+        return self._numbered(view, alias)
+
+    def _numbered(self, view: Any, alias: Alias) -> Any:
+        owners = self._views.setdefault(view, [])
+        if alias not in owners:
+            owners.append(alias)
+        return replace(view, number=owners.index(alias))
 
     # -- slots -----------------------------------------------------------------------------------------------------
 
@@ -150,15 +160,27 @@ class OutputPlan:
     def _check_gradient(self, alias: Alias, root_gradient: Any) -> None:
         """A view taken again after the graph must have the gradient that the recorded one has."""
         fake = alias.fake
-        broken = any(not link.grad or link.op._schema.name in _BREAKS_GRADIENT for link in alias.chain())
-        if alias.val.dtype.is_floating_point or alias.val.dtype.is_complex:
-            expected = root_gradient is not None and not broken
-        else:
-            expected = False
-        if fake.requires_grad != expected:
+        if fake is alias.store.root.fake:
+            return
+        names = [link.op._schema.name for link in alias.chain()]
+        floating = alias.val.dtype.is_floating_point or alias.val.dtype.is_complex
+        tracked = root_gradient is not None and floating and not _BREAKS_GRADIENT.intersection(names)
+        if fake.requires_grad != tracked:
             raise Refused("a returned view has another gradient history than its base")
-        if expected and fake is not alias.store.root.fake and not _passes_gradient(fake.grad_fn, root_gradient):
+        if not tracked:
+            return
+        if all(link.grad for link in alias.chain()):
+            same = _passes_gradient(fake.grad_fn, root_gradient)
+        else:  # taken under no_grad: it says that it requires grad, but has no history
+            same = fake.grad_fn is None
+        if not same:
             raise Refused("a returned view carries gradients in another way than through its base")
+
+
+def _carries_gradient(fake: Any) -> bool:
+    if fake.requires_grad and fake.grad_fn is None:
+        raise Refused("a tensor made in the graph was given requires_grad and returned")
+    return fake.requires_grad
 
 
 def _frozen(tree: Any) -> Any:

@@ -74,21 +74,27 @@ class InputItself:
 
 @dataclass(frozen=True)
 class ViewOfInput:
-    """The output is a view of the input at `index`, taken with autograd after the write-back: apply the steps in order."""
+    """The output is a view of the input at `index`, taken with autograd after the write-back: apply the steps in order.
+
+    number tells apart views that the program took twice in the same way: two objects.
+    """
 
     index: int
     steps: tuple[ViewStep, ...]
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class ViewOfSlot:
     """The output is a view of what the graph returned at `index`, taken with autograd: apply the steps in order.
 
-    Several outputs that share memory in eager are views of one slot. `steps` may be empty: the slot itself.
+    Several outputs that share memory in eager are views of one slot. `steps` may be empty: the slot itself. number: as in
+    ViewOfInput.
     """
 
     index: int
     steps: tuple[ViewStep, ...]
+    number: int = 0
 
 
 Output = Constant | Slot | InputItself | ViewOfInput | ViewOfSlot

@@ -8,6 +8,7 @@ tensors of the same metadata, since fake kernels word their errors differently.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,6 +112,8 @@ def judge(
             where=line,
             remedy="register one with torch.library.register_fake, or call it outside the compiled function",
         )
+    if _repeatable(fn) and not _raised_by_fake(error):
+        return error.with_traceback(None)
     found = eager_exception(fn, fake_args, fake_kwargs) if _repeatable(fn) else None
     if isinstance(found, Exception):
         return found
@@ -121,6 +124,21 @@ def judge(
         where=line,
         remedy="call it outside the compiled function",
     )
+
+
+def _raised_by_fake(error: BaseException) -> bool:
+    """False when the error came before any fake kernel: from argument parsing, torch's Python code or autograd's checks.
+
+    Those word it as in eager, and autograd's know the views of the program, which tensors made for a trial don't.
+    """
+    if "FakeTensor" in str(error):
+        return True
+    at = error.__traceback__
+    while at is not None:
+        if f"{os.sep}_subclasses{os.sep}" in at.tb_frame.f_code.co_filename:
+            return True
+        at = at.tb_next
+    return False
 
 
 def _first_line(error: BaseException) -> str:
@@ -139,7 +157,8 @@ def _repeatable(fn: Any) -> bool:
 def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) -> Exception | bool | None:
     """The exception `fn` raises for real tensors like the fakes; False when it raises none, None when not tried.
 
-    Tensors are filled with zeros, which are valid indices. Random generators are left as they were.
+    Tensors are filled with zeros, which are valid indices; none requires grad: autograd's own checks were passed on the
+    fakes. Random generators are left as they were.
     """
     sizes = [leaf for leaf in leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(fake.layout is not torch.strided for fake in sizes):
@@ -180,10 +199,6 @@ def _real_like(leaf: Any, made: dict[int, torch.Tensor]) -> Any:
             memory = torch.zeros(_extent(leaf), dtype=leaf.dtype, device=leaf.device)
             size = tuple(_hint(size) for size in leaf.shape)
             real = memory.as_strided(size, tuple(_hint(stride) for stride in leaf.stride()))
-        if leaf.requires_grad:
-            real = real.detach().requires_grad_()
-            if not leaf.is_leaf:
-                real = real.view_as(real)
         made[id(leaf)] = real
     return made[id(leaf)]
 

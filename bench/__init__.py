@@ -1,0 +1,1 @@
+"""Paired measurements of core against eager PyTorch and torch.compile."""

@@ -16,9 +16,11 @@ from .. import torch_compat
 from ..errors import BackendError, RecorderRefused
 from ..events import FellBack, emit
 from ..graph.captured import CapturedGraph
+from ..graph.inverse import Refused
 from ..options import CompileOptions
 from .compile_graph import artifact_call, build_artifact, compile_context, first_line
 from .first_run import checked_once
+from .generated import compile_source
 from .resolved import ResolvedBackend
 
 
@@ -30,10 +32,9 @@ def compile_refused(
     refusal: RecorderRefused,
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile without the record. Errors of the backend are raised; AOTAutograd's lead to the graph as captured."""
-    if traceable_again(captured):
-        emit(
-            FellBack("recorder", f"{refusal.what}; AOTAutograd traces the graph", refusal.where or first_line(captured))
-        )
+    if traceable_again(captured, refusal):
+        reason = f"{refusal.what}; AOTAutograd traces the graph"
+        emit(FellBack("recorder", reason, refusal.where or first_line(captured)))
         try:
             return compile_with_aot(captured, resolved, options, name)
         except BackendError:
@@ -47,15 +48,19 @@ def compile_refused(
     return checked_once(captured.module.forward, captured.outputs, "eager")
 
 
-def traceable_again(captured: CapturedGraph) -> bool:
+def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
     """Whether AOTAutograd can be trusted with the graph.
 
-    True when the record itself is good (only our functionalisation or backward gave up), when there is none, or when a
-    higher-order operator is what it lacks: those AOTAutograd knows.
+    It can when there is no record, when a higher-order operator is what the record lacks, when only the backward could
+    not be recorded, and for inference that only our functionalisation gave up on. In training it gives wrong gradients,
+    without an error, for some programs whose views and writes our functionalisation refuses (measured with random
+    programs: returned views that carry gradients past their base).
     """
-    if captured.record is None or captured.record.refused is None:
+    if any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes):
         return True
-    return any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes)
+    if captured.record is not None and captured.record.refused is not None:
+        return False
+    return not (captured.needs_grad and isinstance(refusal, Refused))
 
 
 def compile_with_aot(
@@ -66,7 +71,7 @@ def compile_with_aot(
     def compiler(mode: str) -> Callable[[Any, Sequence[Any]], Callable[..., Any]]:
         def compile_one(graph: Any, fakes: Sequence[Any]) -> Callable[..., Any]:
             ctx = compile_context(captured, resolved, options, mode=mode, name=name, parameters=frozenset())
-            return artifact_call(build_artifact(resolved, graph, list(fakes), ctx, first_line(captured)))
+            return _boxed(artifact_call(build_artifact(resolved, graph, list(fakes), ctx, first_line(captured))))
 
         return compile_one
 
@@ -80,8 +85,16 @@ def compile_with_aot(
     return checked_once(compiled, captured.outputs, resolved.label)
 
 
+def _boxed(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The calling convention of AOTAutograd: one list, emptied so that its tensors can be freed during the run."""
+    source = ("def compiled(inputs):", "    values = tuple(inputs)", "    inputs.clear()", "    return run(*values)")
+    compiled = compile_source(source, {"run": call}, "compiled")
+    compiled._boxed_call = True  # type: ignore[attr-defined]
+    return compiled
+
+
 def fresh_inputs(captured: CapturedGraph) -> list[Any]:
-    """Fakes like the inputs before the capture ran on them: no history, no writes, shared memory where they shared it."""
+    """Fakes like the inputs before the capture ran on them: no history, no writes, memory shared as theirs."""
     storages: dict[int, Any] = {}
     return [_fresh(captured, item, storages) if item.is_tensor else item.fake for item in captured.inputs]
 

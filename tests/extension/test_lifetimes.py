@@ -190,23 +190,29 @@ def test_death_of_code_frees_the_entries_of_its_frames():
     class Payload:
         pass
 
-    space = {}
-    exec("def f(x):\n    return x", space)
-    payload = Payload()
-    dies = weakref.ref(payload)
-    code = space["f"].__code__
-    callback = only(code, lambda: _C.Entry(None, copied(code), False, payload))
+    payloads = [Payload()]
+    dies = weakref.ref(payloads[0])
+
+    def callback(owner, code, *rest):
+        return _C.Entry(None, copied(code), False, payloads.pop()) if code.co_name == "short_lived" else False
+
+    def short_lived(x):
+        return x
+
     with hooked(callback):
-        space["f"](1)
-    entry = weakref.ref(_C.frame_entries(code)[0])
-    assert entry().user is payload
-    del payload, callback
-    callback = None
-    assert entry() is None or dies() is not None
-    space.clear()
-    del code
-    gc.collect()
-    assert entry() is None and dies() is None
+        short_lived(1)
+    entry = weakref.ref(_C.frame_entries(short_lived.__code__)[0])
+    assert entry().user is dies()
+    # A function's code is a constant of the one that makes it: give this one code of its own.
+    short_lived.__code__ = copied(short_lived.__code__)
+    assert entry() is not None
+    with hooked(callback):
+        payloads.append(Payload())
+        short_lived(1)
+    second = weakref.ref(_C.frame_entries(short_lived.__code__)[0])
+    assert second() is not None
+    del short_lived
+    assert second() is None and entry() is not None
 
 
 def test_reset_from_inside_a_guard_is_safe():

@@ -5,8 +5,9 @@ import pstats
 import sys
 import unittest
 
-from core import _C
 from replacing import copied, copying, grown, hooked, only
+
+from core import _C
 
 EVERY_INTERPRETER = True
 
@@ -36,8 +37,8 @@ def catches(x):
 ORDER = ("caller", "callee", "fails", "catches")
 
 
-def traced(call):
-    """The trace events of the functions above during call()."""
+def traced(call, *args):
+    """The trace events of the functions above during call(*args)."""
     events = []
 
     def trace(frame, event, argument):
@@ -48,13 +49,13 @@ def traced(call):
 
     sys.settrace(trace)
     try:
-        call()
+        call(*args)
     finally:
         sys.settrace(None)
     return events
 
 
-def profiled(call):
+def profiled(call, *args):
     events = []
 
     def profile(frame, event, argument):
@@ -62,7 +63,7 @@ def profiled(call):
 
     sys.setprofile(profile)
     try:
-        call()
+        call(*args)
     finally:
         sys.setprofile(None)
     return events
@@ -75,31 +76,31 @@ def noisy(code):
 
 def test_settrace_sees_the_same_events_when_compiling_and_after():
     for function in (caller, catches):
-        want = traced(lambda: function(1))
+        want = traced(function, 1)
         assert want
         for copy in (copied, grown, noisy):
             callback = copying(copy=copy)
             with hooked(callback):
-                assert [traced(lambda: function(1)) for _ in range(3)] == [want] * 3
+                assert [traced(function, 1) for _ in range(3)] == [want] * 3
             assert function.__name__ in callback.names
 
 
 def test_setprofile_sees_the_same_events_when_compiling_and_after():
     for function in (caller, catches):
-        want = profiled(lambda: function(1))
+        want = profiled(function, 1)
         callback = copying(copy=noisy)
         with hooked(callback):
-            assert [profiled(lambda: function(1)) for _ in range(3)] == [want] * 3
+            assert [profiled(function, 1) for _ in range(3)] == [want] * 3
         assert function.__name__ in callback.names
 
 
 def test_a_compiled_callable_shows_one_call_of_the_function():
     for closed in (False, True):
         call = _C.CompiledCallable(caller, copying(closed=closed, copy=noisy))
-        want = traced(lambda: caller(1))
-        assert [traced(lambda: call(1)) for _ in range(3)] == [want] * 3
-        want = profiled(lambda: caller(1))
-        assert [profiled(lambda: call(1)) for _ in range(3)] == [want] * 3
+        want = traced(caller, 1)
+        assert [traced(call, 1) for _ in range(3)] == [want] * 3
+        want = profiled(caller, 1)
+        assert [profiled(call, 1) for _ in range(3)] == [want] * 3
 
 
 def test_a_failing_callback_leaves_no_event_behind():

@@ -135,7 +135,7 @@ class BreakWriter:
         return len(instructions)
 
     def _jump(self, emitter: CodeEmitter, cells: str | None) -> int:
-        """FOR_ITER, SEND and the jumps that keep their operand: fall through with one more value, or go to the target."""
+        """FOR_ITER: fall through with one more value, or go to the target without the iterator."""
         instruction = self.instruction
         if instruction.opname != "FOR_ITER":
             raise Unsupported(

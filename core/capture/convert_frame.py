@@ -20,9 +20,10 @@ from ..events import FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompi
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
 from ..guards.checks import GlobalState, NoOverlap, NotSameAs
+from ..guards.failure import describe_failure
 from ..guards.guard import Guard
 from ..guards.source import ClosureSource, LocalSource
-from ..guards.tree import build_program, describe_failure
+from ..guards.tree import build_program
 from ..options import CompileOptions, disabled, strict
 from ..variables.base import VariableTracker
 from ..variables.cell import CellVariable
@@ -56,6 +57,7 @@ class FrameCompiler:
         self.resumes = ResumeFunctions(self)
         self._states: dict[Any, FrameState] = {}
         self._lock = threading.Lock()
+        torch_compat.calibrate_tensor_guards()
 
     def __call__(
         self,
@@ -130,9 +132,10 @@ class FrameCompiler:
         name = frame.code.co_qualname
         if len(entries) >= self.options.recompile_limit:
             if self.options.fullgraph:
+                why = reasons[0] if reasons else "no reason was kept"
                 raise RecompileLimit(
-                    f"{name} already has {len(entries)} entries; none accepts this call: {reasons[0] if reasons else ''}",
-                    remedy="raise recompile_limit, pass dynamic=True, or keep the values that differ out of the function",
+                    f"{name} already has {len(entries)} entries and none accepts this call: {why}",
+                    remedy="raise recompile_limit, pass dynamic=True, or keep what differs out of the function",
                 )
             if not state.warned:
                 state.warned = True

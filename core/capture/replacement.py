@@ -50,7 +50,7 @@ def build(
     else:
         trace.builder.abort()
     code = trace.frame.code
-    body = [*emit.prologue((), code.co_freevars), *prefix, *emitter.out]
+    body = without_idle_stores([*emit.prologue((), code.co_freevars), *prefix, *emitter.out])
     replacement = assemble(
         located(body, ending.position),
         code,
@@ -69,6 +69,19 @@ def read_before_effects(trace: Trace, ending: Ending) -> list[VT]:
     write_effects(rehearsal, trace)
     ending.write(rehearsal)
     return list({id(tracker): tracker for tracker in rehearsal.loaded_by_source}.values())
+
+
+def without_idle_stores(instructions: list[Instruction]) -> list[Instruction]:
+    """The instructions less each copy into a temporary that nobody reads."""
+    read = {i.argval for i in instructions if i.opname.startswith("LOAD_FAST")}
+    kept: list[Instruction] = []
+    for instruction in instructions:
+        idle = instruction.opname == "STORE_FAST" and instruction.argval not in read
+        if idle and kept and kept[-1].opname == "COPY" and kept[-1].arg == 1:
+            kept.pop()
+        else:
+            kept.append(instruction)
+    return kept
 
 
 def argument_names(code: types.CodeType) -> tuple[str, ...]:

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..graph.captured import CapturedGraph
-from ..graph.symbols import shape_facts
-from ..guards.checks import Binding
+from ..guards.checks import Binding, ShapeHolds
 from ..guards.guard import Guard
-from ..guards.shapes import shape_check
-
-KINDS = {"size": "size", "stride": "stride", "offset": "offset"}
 
 
 def shape_guards(graph: CapturedGraph) -> Iterator[Guard]:
     """Guards of the graph's symbols; asked after the backend compiled, for that may have added some."""
-    facts = shape_facts(graph.inputs, graph.shape_env)
-    bindings = {}
+    facts = graph.shapes()
+    bindings: dict[str, Binding] = {}
     for symbol, place in facts.bindings.items():
         item = graph.inputs[place.input]
-        if item.source is None:
-            continue
-        kind = KINDS.get(place.kind, "float" if isinstance(item.fake, float) else "int")
-        bindings[symbol] = Binding(item.source, kind, place.dim)
+        kind = place.kind if place.kind != "value" else "float" if _is_float(item.fake) else "int"
+        if item.source is not None:
+            bindings[str(symbol)] = Binding(item.source, kind, place.dim)
     for guard in facts.guards:
-        yield Guard(None, shape_check(guard.expr, bindings), None, guard.reason)
+        names = {str(symbol) for symbol in guard.expr.free_symbols}
+        needed = tuple((name, bindings[name]) for name in sorted(names & bindings.keys()))
+        if len(needed) == len(names):
+            yield Guard(None, ShapeHolds(guard.expr, needed), None, guard.reason)
+
+
+def _is_float(fake: object) -> bool:
+    return type(fake).__name__ in ("SymFloat", "float")

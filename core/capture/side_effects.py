@@ -15,7 +15,7 @@ class SideEffects:
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], Any, VariableTracker | None]] = {}
 
     def mutated(self, tracker: VariableTracker) -> None:
-        """`tracker` changes; objects the traced code made are written out by whoever uses them, with their end state."""
+        """`tracker` changes. Objects that the traced code made are made with their end state, by whoever uses them."""
         self._changed.setdefault(id(tracker), tracker)
 
     def is_mutated(self, tracker: VariableTracker) -> bool:
@@ -27,7 +27,7 @@ class SideEffects:
         return tracker.source is None and not getattr(tracker, "held", False)
 
     def store_global(self, namespace: dict[str, Any], source: Any, name: str, value: VariableTracker | None) -> None:
-        """A global was bound (or, with None, deleted). `source` reaches a foreign namespace; None is the frame's own."""
+        """A global was bound, or with None deleted. `source` reaches a foreign namespace; None is the frame's own."""
         self.globals[(id(namespace), name)] = (namespace, source, value)
 
     def global_value(self, namespace: dict[str, Any], name: str) -> tuple[bool, VariableTracker | None]:

@@ -22,7 +22,8 @@ from ..variables.exception import ExceptionVariable
 from ..variables.iterator import IteratorVariable
 from ..variables.mapping import DictVariable
 from ..variables.object import SuperVariable, UserObjectVariable
-from ..variables.sequence import ListVariable, SliceVariable, TupleVariable
+from ..variables.range import SliceVariable
+from ..variables.sequence import ListVariable, TupleVariable
 from ..variables.set import SetVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
@@ -53,7 +54,7 @@ class TracerServices(Host):
         known = self.trace.known.get(id(value))
         if known is not None and (source is None or known.source == source):
             return known
-        return LazyVariable(value, source)
+        return LazyVariable(value, source, self)
 
     def constant(self, value: Any) -> VT:
         return wrapping.constant(self, value)

@@ -30,6 +30,7 @@ from ..variables.class_ import ClassVariable, payload_base
 from ..variables.constant import ConstantVariable
 from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
 from ..variables.function import MethodVariable, PartialVariable, UserFunctionVariable
+from ..variables.literal import is_literal
 from ..variables.nn_module import ModuleVariable
 from ..variables.object import UserObjectVariable
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable
@@ -50,7 +51,7 @@ def wrap(tx: Any, value: Any, source: Any, constant: bool = False) -> VT:
         source = None
     if isinstance(value, VariableTracker):
         return value
-    if constants.is_literal(value):
+    if is_literal(value):
         return _literal(tx, value, source)
     known = tx.trace.known.get(id(value))
     if known is not None:
@@ -65,7 +66,7 @@ def wrap(tx: Any, value: Any, source: Any, constant: bool = False) -> VT:
 
 def constant(tx: Any, value: Any) -> VT:
     """The tracker of a value that the traced code made."""
-    if constants.is_literal(value):
+    if is_literal(value):
         return ConstantVariable(value)
     if type(value) in (tuple, frozenset, list, set, dict, slice):
         return wrap_container_value(tx, value)
@@ -136,7 +137,7 @@ def _is_struct(cls: type) -> bool:
 
 
 def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
-    """An input of the graph. Its metadata are guarded; a parameter of a guarded module is passed by the entry itself."""
+    """An input of the graph, its metadata guarded; the entry itself passes parameters of a guarded module."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         raise Unsupported(
             f"a tensor of class {type(value).__name__} is not traced",
@@ -231,8 +232,6 @@ def _property(tx: Any, value: Any, source: Any) -> VT:
 
 def _object(tx: Any, value: Any, source: Any) -> VT:
     cls = type(value)
-    if constants.is_enum_member(value):
-        return constants.from_value(tx, value, source)
     if type(cls).__name__ == "pybind11_type" or policy.is_stdlib(cls.__module__ or "") and not _has_python_methods(cls):
         return _opaque(tx, value, source)
     if source is not None:

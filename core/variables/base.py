@@ -201,10 +201,17 @@ class LazyVariable(VariableTracker):
 
     kind = "lazy"
 
-    def __init__(self, value: Any, source: Any) -> None:
+    def __init__(self, value: Any, source: Any, tx: Any = None) -> None:
         super().__init__(source)
         self.value = value
         self.realized: VariableTracker | None = None
+        self._tx = tx
+
+    def as_constant(self) -> Any:
+        return self.realize(self._tx).as_constant()
+
+    def as_proxy(self) -> Any:
+        return self.realize(self._tx).as_proxy()
 
     def realize(self, tx: Tracer) -> VariableTracker:
         if self.realized is None:

@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 class VersionTable:
     """The bytecode facts of one CPython version.
 
-    caches: inline cache units behind an opcode; flag_bits: low bits of the argument that are flags, the table index
-    stands above them; compare: operator -> argument of COMPARE_OP; compare_bool: the flag that makes COMPARE_OP give
-    an exact bool (0: none); fused: opcodes that act on two locals, 4 bits each; late_cells: cells may be made in the
-    middle of a function (inlined comprehensions); loop_exit: how many instructions at the target of FOR_ITER an exhausted
-    FOR_ITER steps over (END_FOR, then POP_TOP); send_keeps_receiver: SEND leaves the receiver under the value that a
-    finished generator returned, for END_SEND to take away.
+    caches: inline cache units behind an opcode. flag_bits: low bits of the argument that are flags; the table index
+    stands above them. compare: operator -> argument of COMPARE_OP. compare_bool: the flag that makes COMPARE_OP give an
+    exact bool (0: none). unchecked_load_fast: LOAD_FAST trusts that the local is set. function_attributes_after:
+    defaults and closure are set on the made function. merges_locations: one line table entry for a run of equal
+    positions. late_cells: inlined comprehensions make and take over cells in the middle of a function. loop_exit: how
+    many instructions at the target of FOR_ITER it steps over when exhausted (END_FOR, then POP_TOP).
+    send_keeps_receiver: SEND leaves the receiver under the value that a finished generator returned, for END_SEND to
+    take away. fused: opcodes that act on two locals, 4 bits each. twins: the opcode for the other direction of a jump.
+    inverses: the opcode with the opposite condition. aliases: names the emitters use -> opcode.
     """
 
     version: tuple[int, int]

@@ -12,10 +12,11 @@ from pathlib import Path
 import core_inductor
 import pytest
 import torch
-from core.plugin import CompileContext, CompileFailed
 from core_inductor import aten
 from core_inductor.plugin import InductorBackend, core_backend
 from torch.fx.experimental.proxy_tensor import make_fx
+
+from core.plugin import CompileContext, CompileFailed
 
 PACKAGE = Path(core_inductor.__file__).parent
 

@@ -2,7 +2,8 @@
 //
 // Nearly all of it is torch's C shim (aoti_torch_*), a stable C interface. Making a Python tensor of a handle has no name
 // there, so THPVariable_Wrap is looked up by the mangled names it has had; Python tests what comes back before it lets it
-// be used. Calling at::detail::empty_strided_cpu past the shim was measured: 357 ns a kernel call instead of 366.
+// be used. Measured beside, ns: at::detail::empty_strided_cpu past the shim 357 a kernel call instead of 366; the DLPack
+// exchange API 48 a pointer read instead of 5, and 626 a new tensor instead of 300.
 
 #include "runtime.h"
 

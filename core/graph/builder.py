@@ -514,7 +514,9 @@ class GraphBuilder:
             if not isinstance(fake, torch.Tensor) or id(fake) in own or not fake.requires_grad:
                 continue
             # a view that no_grad code took has no history; of an input, it is taken again outside the graph
-            if fake.grad_fn is not None or not has_storage(fake) or storage_key(fake) not in storages:
+            if not has_storage(fake) or storage_key(fake) not in storages:
+                return True
+            if self._record is None or self._record.no_backward is not None or fake.grad_fn is not None:
                 return True
         return self._record is not None and any(
             facts is not None and facts.edge_moved() and facts.fake.requires_grad for facts in self._record.facts

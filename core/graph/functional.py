@@ -8,7 +8,7 @@ from typing import Any
 import torch.fx as fx
 
 from .captured import GraphInput
-from .outputs import Epilogue
+from .outputs import Epilogue, SlotInfo
 from .symbols import ShapeFacts
 
 
@@ -33,7 +33,8 @@ class JointGraph:
     """Forward and backward in one functional graph.
 
     module: placeholders are the inputs, then the tangents; the output is a tuple of the slots, then the gradients.
-    tangents: positions of the placeholders that are incoming gradients; tangent_slots: the slot each belongs to.
+    tangents: positions of the placeholders that are incoming gradients; tangent_slots: the slot each belongs to;
+    tangent_infos: the layout each was recorded with, to which what autograd hands in must be brought.
     forward_outputs: number of slots. gradients: per input the position of its gradient in the output, None for none.
     Node meta as in FunctionalGraph, and "backward": True for what the backward recorded, which may include nodes that
     depend on no tangent.
@@ -45,6 +46,7 @@ class JointGraph:
     shapes: ShapeFacts
     tangents: tuple[int, ...]
     tangent_slots: tuple[int, ...]
+    tangent_infos: tuple[SlotInfo, ...]
     forward_outputs: int
     gradients: tuple[int | None, ...]
 

@@ -113,7 +113,7 @@ def _scatter_into_root_geometry(memory: Memory, alias: Alias, base: fx.Node, new
     is_strided = alias.op is aten.as_strided.default
     like = alias.store.root.val if is_strided else _parent_val(alias)
     origin = alias.store.offset if is_strided else like.storage_offset()
-    base = memory.restride(base, like)
+    base = memory.restride(at_origin(memory, base), like)
     offset = alias.val.storage_offset() - origin
     check_reach(alias.val, offset, like)
     size, stride = _geometry(memory, alias.val)
@@ -121,11 +121,20 @@ def _scatter_into_root_geometry(memory: Memory, alias: Alias, base: fx.Node, new
     return written
 
 
+def at_origin(memory: Memory, node: fx.Node) -> fx.Node:
+    """`node` in memory of its own: strided views count from the beginning of the memory, wherever their base begins."""
+    from .alias import owns_memory
+
+    return node if owns_memory(node) else memory.emitter.emit(aten.clone.default, (node,))
+
+
 def as_strided_in(memory: Memory, root: Alias, node: fx.Node, alias: Alias) -> fx.Node:
     """as_strided is relative to the storage, so it is always taken from the root."""
     size, stride = _geometry(memory, alias.val)
     offset = alias.val.storage_offset()
-    if node.op != "placeholder":  # memory of the graph's own: it begins where the recorded root begins
+    if node.op != "placeholder" or root.store.version:
+        # memory of the graph's own begins with the root's first element
+        node = memory.restride(at_origin(memory, node), root.val)
         offset = offset - root.store.offset
         check_reach(alias.val, offset, root.val)
     return memory.emitter.emit(aten.as_strided.default, (node, size, stride, memory._number(offset)))

@@ -17,7 +17,8 @@ from .captured import CapturedGraph
 from .finish import close_graph, usable_record
 from .functional import JointGraph
 from .functionalize import Functionalizer, is_random
-from .output_plan import OutputPlan
+from .mutation import overlaps
+from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
 
@@ -28,6 +29,8 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
     Raises RecorderRefused for what the recorder doesn't handle.
     """
     record = usable_record(captured)
+    if record.no_backward is not None:
+        raise RecorderRefused(record.no_backward, instead="the graph is traced by AOTAutograd")
     functionalizer = Functionalizer(record)
     for call in record.calls:
         functionalizer.process(call)
@@ -52,14 +55,17 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
         shapes=captured.shapes(),
         tangents=tuple(len(captured.inputs) + at for at in range(len(placeholders))),
         tangent_slots=tuple(starts),
+        tangent_infos=tuple(slot_info(fake, differentiable=False) for fake in tangents),
         forward_outputs=len(plan.slots),
         gradients=tuple(positions.get(at) for at in range(len(captured.inputs))),
     )
 
 
 def _tangent(record: AtenRecord, fake: Any) -> Any:
-    """A fresh fake of the incoming gradient: the output's geometry, no history."""
+    """A fresh fake of the incoming gradient: the output's geometry (contiguous if elements share memory), no history."""
     with record.fake_mode, torch.no_grad():
+        if overlaps(fake):
+            return torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
         return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
 
 

@@ -12,6 +12,7 @@ import torch.fx as fx
 from .alias import Alias, memory_of, owns_memory
 from .functionalize import SYMBOLIC, Functionalizer
 from .inverse import Refused
+from .mutation import overlaps
 from .outputs import (
     BASE,
     Epilogue,
@@ -84,14 +85,16 @@ class OutputPlan:
             facts = self._pass.record.facts[index]
             assert facts is not None
             base = facts.fake
-            gradient = (base.grad_fn or facts.gradient_edge().node) if base.requires_grad else None
+            gradient = (self._history(base) or facts.gradient_edge().node) if base.requires_grad else None
             self._check_gradient(alias, gradient)
             return self._numbered(ViewOfInput(index, self._steps(alias)), alias)
-        untracked_view = fake.requires_grad and fake.grad_fn is None and not alias.is_root
-        if self._sharers[alias.store] == 1 and not untracked_view:
-            return Slot(self._tensor_slot(alias, _carries_gradient(fake)))
-        self._check_gradient(alias, root.fake.grad_fn)
-        view = ViewOfSlot(self._tensor_slot(root, _carries_gradient(root.fake)), self._steps(alias))
+        # a view without history or with repeated elements can't be a result of its own
+        untracked = fake.requires_grad and self._history(fake) is None
+        if self._sharers[alias.store] == 1 and (alias.is_root or not (untracked or overlaps(alias.val))):
+            return Slot(self._tensor_slot(alias, self._carries_gradient(fake)))
+        base = self._pass.alias_of(root.fake)  # not the root itself if its shape was changed in place (t_)
+        self._check_gradient(alias, self._history(root.fake))
+        view = ViewOfSlot(self._tensor_slot(base, self._carries_gradient(root.fake)), self._steps(alias, base))
         return self._numbered(view, alias)
 
     def _numbered(self, view: Any, alias: Alias) -> Any:
@@ -113,9 +116,7 @@ class OutputPlan:
             node = memory.restride(self._pass.emitter.emit(aten.clone.default, (node,)), alias.val)
             place = memory_of(node)
         self._memory.add(place)
-        val = alias.val
-        info = SlotInfo(tuple(val.shape), tuple(val.stride()), val.dtype, val.device, differentiable)
-        return self._add_slot(alias, node, info, alias.fake)
+        return self._add_slot(alias, node, slot_info(alias.val, differentiable), alias.fake)
 
     def _number_slot(self, value: Any) -> int:
         key = expression(value)
@@ -134,8 +135,16 @@ class OutputPlan:
 
     # -- views -----------------------------------------------------------------------------------------------------
 
-    def _steps(self, alias: Alias) -> tuple[ViewStep, ...]:
-        return tuple(self._step(link) for link in alias.chain())
+    def _steps(self, alias: Alias, base: Alias | None = None) -> tuple[ViewStep, ...]:
+        """The views from `base` (None: the root of the store) to `alias`."""
+        links = alias.chain()
+        if base is not None and not base.is_root and base is not alias:
+            if base not in links:
+                raise Refused("views are returned that were taken before the shape of their base was changed in place")
+            links = links[links.index(base) + 1 :]
+        elif base is alias:
+            links = []
+        return tuple(self._step(link) for link in links)
 
     def _step(self, link: Alias) -> ViewStep:
         if link.op is aten.as_strided.default:
@@ -170,17 +179,28 @@ class OutputPlan:
         if not tracked:
             return
         if all(link.grad for link in alias.chain()):
-            same = _passes_gradient(fake.grad_fn, root_gradient)
+            same = _passes_gradient(self._history(fake), root_gradient)
         else:  # taken under no_grad: it says that it requires grad, but has no history
-            same = fake.grad_fn is None
+            same = self._history(fake) is None
         if not same:
             raise Refused("a returned view carries gradients in another way than through its base")
 
+    def _history(self, fake: Any) -> Any:
+        """The autograd node of a fake. For a view of what was written to, asking makes the engine take the view again."""
+        reason = self._pass.record.no_backward
+        if reason is not None and fake.requires_grad:
+            raise Refused(reason)
+        return fake.grad_fn
 
-def _carries_gradient(fake: Any) -> bool:
-    if fake.requires_grad and fake.grad_fn is None:
-        raise Refused("a tensor made in the graph was given requires_grad and returned")
-    return fake.requires_grad
+    def _carries_gradient(self, fake: Any) -> bool:
+        if fake.requires_grad and self._history(fake) is None:
+            raise Refused("a tensor made in the graph was given requires_grad and returned")
+        return fake.requires_grad
+
+
+def slot_info(fake: Any, differentiable: bool) -> SlotInfo:
+    """The geometry of a fake."""
+    return SlotInfo(tuple(fake.shape), tuple(fake.stride()), fake.dtype, fake.device, differentiable)
 
 
 def _frozen(tree: Any) -> Any:

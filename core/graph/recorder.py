@@ -103,7 +103,7 @@ class AtenRecord:
     """The calls of one capture in order, with what is needed to replay them as a functional graph.
 
     inputs: fakes, SymInts and SymFloats of the graph's inputs; facts: one entry an input, None for numbers.
-    refused: why the record can't be used, None while it can.
+    refused: why the record can't be used, None while it can; no_backward: why no backward can be recorded from it.
     """
 
     fake_mode: Any
@@ -113,6 +113,7 @@ class AtenRecord:
     calls: list[Call] = field(default_factory=list)
     refused: str | None = None
     refused_at: UserLine | None = None
+    no_backward: str | None = None
     decompositions: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
     sequence_starts: list[int] = field(default_factory=list)
     sequence_nodes: list[Any] = field(default_factory=list)
@@ -213,6 +214,9 @@ def _recorder_type() -> type:
             before = sizes = None
             if torch.Tag.inplace_view in op.tags:
                 before = torch.ops.aten.alias.default(args[0])
+                if (args[0]._is_view() or args[0].requires_grad) and self.record.no_backward is None:
+                    # the engine takes views of subclasses again by their first function, not by their strides
+                    self.record.no_backward = f"{op} changed the shape of a differentiable tensor in place"
                 if op._schema.name in _STORAGE_CHANGES:
                     self.record.refuse(f"{op} changes a tensor's storage", self.line)
             elif out_names(op):

@@ -167,9 +167,8 @@ class _Joint(torch.autograd.Function):
     def forward(ctx, joint, *inputs):
         plain = [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in inputs]
         ctx.joint, ctx.plain, ctx.state = joint, plain, torch.get_rng_state()
-        tangents = [torch.zeros(_sizes(joint, at)) for at in joint.tangent_slots]
         with torch.no_grad():
-            results = joint.module(*plain, *_like(joint, plain, tangents))
+            results = joint.module(*plain, *_zero_tangents(joint, plain))
         slots = results[: joint.forward_outputs]
         plain_slots = [
             slot
@@ -183,7 +182,7 @@ class _Joint(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, *grads):
         joint = ctx.joint
-        tangents = [grads[at] for at in joint.tangent_slots]
+        tangents = [_restrided(grads[at], info) for at, info in zip(joint.tangent_slots, joint.tangent_infos)]
         state = torch.get_rng_state()
         torch.set_rng_state(ctx.state)
         with torch.no_grad():
@@ -192,22 +191,23 @@ class _Joint(torch.autograd.Function):
         return (None, *(None if at is None else results[at] for at in joint.gradients))
 
 
-def _sizes(joint, at):
-    return [1 for _ in joint.epilogue.slots[at].size]
+def _restrided(grad, info):
+    """The incoming gradient in the layout that the backward was recorded for."""
+    if not all(isinstance(number, int) for number in (*info.size, *info.stride)):
+        return grad.contiguous()
+    return torch.empty_strided(info.size, info.stride, dtype=info.dtype).copy_(grad)
 
 
-def _like(joint, plain, tangents):
+def _zero_tangents(joint, plain):
     """Zero tangents of the right sizes: the forward slots don't depend on them, but the nodes run all the same."""
     made = []
-    for at, slot in zip(joint.tangents, joint.tangent_slots):
-        info = joint.epilogue.slots[slot]
-        env = joint.shapes
-        sizes = [size if isinstance(size, int) else _evaluate(size, env, plain) for size in info.size]
-        made.append(torch.zeros(sizes, dtype=info.dtype, device=info.device))
+    for info in joint.tangent_infos:
+        sizes = [size if isinstance(size, int) else evaluate(size, joint.shapes, plain) for size in info.size]
+        made.append(_restrided(torch.zeros(sizes, dtype=info.dtype), info))
     return made
 
 
-def _evaluate(size, facts, inputs):
+def evaluate(size, facts, inputs):
     values = {}
     for symbol, place in facts.bindings.items():
         value = inputs[place.input]

@@ -29,10 +29,10 @@ PyTypeObject *core_code_type(PyObject *module);
 /* ---- the thread's frame callback (hook.c) ---- */
 
 /* callback: owned; NULL means off. run_only: entries run, nothing is compiled.
- * stack_low/stack_high: the bounds of the thread's C stack, 0 until first asked for. */
+ * stack_low, stack_high: the bounds of the thread's C stack, 0 until depth.c asks; below stack_floor nothing is started. */
 typedef struct CoreThread {
     PyObject *callback;
-    uintptr_t stack_low, stack_high;
+    uintptr_t stack_low, stack_floor, stack_high;
     int run_only;
 } CoreThread;
 
@@ -70,6 +70,56 @@ core_callback_restore(CoreCallback former)
 void core_hook_enter(void);
 void core_hook_leave(void);
 extern PyMethodDef core_hook_methods[];
+
+/* ---- recursion depth (depth.c) ---- */
+
+#if !CORE_PY311
+/* What one unit of CPython's C recursion budget is taken to need, and the units that one evaluation takes. */
+#define CORE_BYTES_PER_C_UNIT ((uintptr_t)512)
+#define CORE_C_UNITS_PER_EVALUATION 2
+#endif
+
+/* What core_depth_enter() changed, for core_depth_leave(). */
+typedef struct CoreDepth {
+    PyThreadState *ts;
+    int former; /* the C recursion budget */
+} CoreDepth;
+
+/* For an address outside [stack_floor, stack_high): 0 when that is no reason to stop, or -1 with RecursionError. */
+int core_depth_check(uintptr_t here);
+
+/* Before a Python function is entered from here. -1 with RecursionError when the C stack is used up. */
+static inline int
+core_depth_enter(CoreDepth *depth)
+{
+    CoreThread *thread = &core_thread;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (here - thread->stack_floor >= thread->stack_high - thread->stack_floor && core_depth_check(here) < 0)
+        return -1;
+#if CORE_PY311
+    (void)depth;
+#else
+    /* Without us the call takes none of the C recursion budget. Give back what it takes, as long as the stack has room
+     * for the whole budget that would then be left. */
+    depth->ts = PyThreadState_Get();
+    depth->former = depth->ts->c_recursion_remaining;
+    int given = depth->former + CORE_C_UNITS_PER_EVALUATION;
+    uintptr_t room = here - thread->stack_low;
+    if (given > 0 && room < thread->stack_high - thread->stack_low && (uintptr_t)given * CORE_BYTES_PER_C_UNIT <= room)
+        depth->ts->c_recursion_remaining = given;
+#endif
+    return 0;
+}
+
+static inline void
+core_depth_leave(CoreDepth depth)
+{
+#if CORE_PY311
+    (void)depth;
+#else
+    depth.ts->c_recursion_remaining = depth.former;
+#endif
+}
 
 /* ---- WeakLink (weak_link.c): a weakref callback that points back at its owner without keeping it alive ---- */
 

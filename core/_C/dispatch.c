@@ -121,13 +121,24 @@ core_dispatch_choose(Dispatch *self, PyObject *owner, PyCodeObject *code, const 
 
 /* ---- running ---- */
 
+static PyObject *
+call_checked(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    CoreDepth depth;
+    if (core_depth_enter(&depth) < 0)
+        return NULL;
+    PyObject *result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    core_depth_leave(depth);
+    return result;
+}
+
 PyObject *
 core_run_plain(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     if (core_thread.callback == NULL)
-        return PyObject_Vectorcall(function, args, nargsf, kwnames);
+        return call_checked(function, args, nargsf, kwnames);
     CoreCallback former = core_callback_switch(NULL);
-    PyObject *result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    PyObject *result = call_checked(function, args, nargsf, kwnames);
     core_callback_restore(former);
     return result;
 }
@@ -140,7 +151,7 @@ core_run_entry(Entry *entry, PyObject *callback, PyObject *function, PyObject *c
         return core_run_plain(function, args, nargsf, kwnames);
     core_hook_enter();
     CoreCallback former = core_callback_switch(callback);
-    PyObject *result = PyObject_Vectorcall(function, args, nargsf, kwnames);
+    PyObject *result = call_checked(function, args, nargsf, kwnames);
     core_callback_restore(former);
     core_hook_leave();
     return result;

@@ -190,17 +190,6 @@ core_frame_size(const PyCodeObject *code)
 /* 3.11 leaves a frame for its caller to clear; later versions clear it in the evaluation loop. */
 #define CORE_CALLER_CLEARS_FRAME CORE_PY311
 
-/* From 3.12 an evaluation entered from C takes two units of a C recursion budget, however large the real stack is. */
-#if CORE_PY311
-#define CORE_EVAL_C_UNITS 0
-#define CORE_C_RECURSION(ts) 0
-#define CORE_C_RECURSION_SET(ts, n) ((void)(n))
-#else
-#define CORE_EVAL_C_UNITS 2
-#define CORE_C_RECURSION(ts) ((ts)->c_recursion_remaining)
-#define CORE_C_RECURSION_SET(ts, n) ((ts)->c_recursion_remaining = (n))
-#endif
-
 #endif /* CORE_FRAME_INTERNALS */
 
 #endif

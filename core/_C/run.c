@@ -9,74 +9,22 @@
 #include "run.h"
 
 #include <opcode.h>
-#include <pthread.h>
-
-/* ---- the C stack ---- */
-
-/* A hooked call recurses in C. Past this much of the stack nothing is started; it is what error handling needs. */
-#define STACK_MARGIN_BYTES ((uintptr_t)160 * 1024)
-
-#if !CORE_PY311
-/* What one unit of CPython's C recursion budget is taken to need. */
-#define STACK_BYTES_PER_UNIT ((uintptr_t)512)
-#endif
-
-static void
-find_stack(CoreThread *thread)
-{
-    /* Unknown bounds are stored as an empty range: no address lies inside, so nothing is checked. */
-    thread->stack_low = thread->stack_high = 1;
-#if defined(__linux__)
-    pthread_attr_t attributes;
-    void *base;
-    size_t size;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-        return;
-    if (pthread_attr_getstack(&attributes, &base, &size) == 0) {
-        thread->stack_low = (uintptr_t)base;
-        thread->stack_high = (uintptr_t)base + size;
-    }
-    pthread_attr_destroy(&attributes);
-#elif defined(__APPLE__)
-    thread->stack_high = (uintptr_t)pthread_get_stackaddr_np(pthread_self());
-    thread->stack_low = thread->stack_high - pthread_get_stacksize_np(pthread_self());
-#endif
-}
-
-/* Bytes left on the C stack, or SIZE_MAX where they can't be told (a coroutine library's own stack, say). */
-static uintptr_t
-stack_room(void)
-{
-    CoreThread *thread = &core_thread;
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    if (thread->stack_high == 0)
-        find_stack(thread);
-    if (here - thread->stack_low >= thread->stack_high - thread->stack_low)
-        return UINTPTR_MAX;
-    return here - thread->stack_low;
-}
 
 PyObject *
 core_run_frame(PyThreadState *ts, Frame *frame, int throwflag, _PyFrameEvalFunction evaluate)
 {
-    uintptr_t room = stack_room();
-    if (room < STACK_MARGIN_BYTES && !throwflag) {
-        PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack is used up");
-        core_dispose_frame(ts, frame);
-        return NULL;
+    CoreDepth depth;
+    if (core_depth_enter(&depth) < 0) {
+        if (!throwflag) {
+            core_dispose_frame(ts, frame);
+            return NULL;
+        }
+        PyErr_Clear(); /* a generator that is being closed must get its turn */
+        return evaluate(ts, frame, throwflag);
     }
-#if CORE_PY311
-    return evaluate(ts, frame, throwflag);
-#else
-    /* Without the hook a Python call takes none of the C recursion budget. Give back what this one takes, as long as
-     * the stack has room for the whole budget that would then be left. */
-    int former = CORE_C_RECURSION(ts), given = former + CORE_EVAL_C_UNITS;
-    if (given > 0 && room != UINTPTR_MAX && (uintptr_t)given * STACK_BYTES_PER_UNIT <= room)
-        CORE_C_RECURSION_SET(ts, given);
     PyObject *result = evaluate(ts, frame, throwflag);
-    CORE_C_RECURSION_SET(ts, former);
+    core_depth_leave(depth);
     return result;
-#endif
 }
 
 /* ---- disposing ---- */
@@ -121,7 +69,7 @@ core_dispose_frame(PyThreadState *ts, Frame *frame)
     /* The budget may be what is used up; draining calls nothing. */
     int python = ts->py_recursion_remaining, c = ts->c_recursion_remaining;
     ts->py_recursion_remaining = python > 2 ? python : 2;
-    ts->c_recursion_remaining = c > 2 * CORE_EVAL_C_UNITS ? c : 2 * CORE_EVAL_C_UNITS;
+    ts->c_recursion_remaining = c > 4 ? c : 4;
     PyObject *nothing = _PyEval_EvalFrameDefault(ts, frame, 0);
     ts->py_recursion_remaining = python;
     ts->c_recursion_remaining = c;

@@ -112,9 +112,15 @@ drop_dead_groups(CodeState *state)
 Group *
 core_group_find(CodeState *state, PyObject *callback)
 {
-    for (Group *group = state->groups; group != NULL; group = group->next) {
-        if (group->identity == callback)
-            return group;
+    for (Group **at = &state->groups; *at != NULL; at = &(*at)->next) {
+        Group *group = *at;
+        if (group->identity != callback)
+            continue;
+        /* To the front: a function shared by many compiled callables is looked up for the same one again and again. */
+        *at = group->next;
+        group->next = state->groups;
+        state->groups = group;
+        return group;
     }
     return NULL;
 }

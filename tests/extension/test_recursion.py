@@ -3,7 +3,7 @@
 import sys
 import threading
 
-from replacing import copying, grown, hooked, only
+from replacing import Callback, copied, copying, grown, hooked, only
 
 from core import _C
 
@@ -53,6 +53,28 @@ def test_an_open_entry_recurses_to_the_limit():
     bare = deepest(count, 1000)
     # The compiled callable itself takes one more C call at the top.
     assert bare - 8 <= deepest(call, 1000) <= bare + 1
+
+
+def test_a_function_that_calls_its_compiled_self_recurses_to_the_limit():
+    def recurse(n):
+        return 0 if n == 0 else 1 + call(n - 1)
+
+    def closing(code):
+        return _C.Entry(None, copied(code), True)
+
+    for callback in (Callback(lambda code: None), Callback(closing), copying()):
+        call = _C.CompiledCallable(recurse, callback)
+        call(1)
+        reached = deepest(call, 1000)
+        assert 980 <= reached <= 1000, reached
+    call = _C.CompiledCallable(recurse, Callback(closing))
+    sys.setrecursionlimit(1_000_000)
+    try:
+        call(900_000)
+    except RecursionError:
+        pass
+    else:
+        raise AssertionError("no RecursionError")
 
 
 def test_a_raised_limit_is_reached_where_the_stack_allows():

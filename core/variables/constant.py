@@ -30,6 +30,11 @@ def from_value(tx: Tracer, value: Any, source: Any) -> ConstantVariable:
     return ConstantVariable(value, source)
 
 
+def is_enum_member(value: Any) -> bool:
+    """True for members of enums."""
+    return isinstance(value, enum.Enum)
+
+
 class ConstantVariable(VariableTracker):
     """A literal: see `literal.is_literal`."""
 

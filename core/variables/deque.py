@@ -32,10 +32,10 @@ DEQUE_REVERSED = type(reversed(collections.deque()))
 def from_value(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVariable:
     """The tracker of a real deque, guarded by value: no source reaches a single item of a deque."""
     tx.guard(source, TypeIs(type(value)))
-    return snapshot(tx, value, source)
+    return contents(tx, value, source)
 
 
-def snapshot(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVariable:
+def contents(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVariable:
     """As from_value without the guard on the type: for the contents of an object whose class extends deque."""
     items = list(collections.deque.__iter__(value))
     if source is not None:

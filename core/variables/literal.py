@@ -8,6 +8,7 @@ that this module works without torch.
 from __future__ import annotations
 
 import enum
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,6 @@ def from_result(tx: Tracer, value: Any) -> VariableTracker:
         return tx.new_set([from_result(tx, item) for item in value], type(value))
     if type(value) is dict:
         return tx.new_dict([(from_result(tx, key), from_result(tx, item)) for key, item in value.items()])
-    if isinstance(value, (range, slice, type)):
+    if isinstance(value, (range, slice, type, types.UnionType)):
         return tx.wrap(value, None, constant=True)
     raise Unsupported(f"a {type(value).__name__} made from constants is not traced")

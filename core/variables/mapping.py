@@ -34,12 +34,12 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     tx.guard(source, TypeIs(type(value)))
     if isinstance(value, types.MappingProxyType):
         return _proxy_from_value(tx, value, source)
-    return snapshot(tx, value, source)
+    return contents(tx, value, source)
 
 
-def snapshot(tx: Tracer, value: dict[Any, Any], source: Any) -> DictVariable:
-    """As from_value without the guard on the type: for the contents of an object whose class extends dict."""
-    cls = next(base for base in type(value).__mro__ if base in DICT_CLASSES)
+def contents(tx: Tracer, value: dict[Any, Any], source: Any, base: type | None = None) -> DictVariable:
+    """As from_value without the guard on the type: for the contents of an object whose class extends `base`."""
+    cls = base or next(base for base in type(value).__mro__ if base in DICT_CLASSES)
     factory = None
     if isinstance(value, collections.defaultdict):
         factory = tx.lazy(value.default_factory, source and AttrSource(source, "default_factory"))

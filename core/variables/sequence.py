@@ -42,17 +42,19 @@ def from_value(tx: Tracer, value: Any, source: Any) -> SequenceVariable:
     """The tracker of a real list or tuple (namedtuples, torch.Size and struct sequences included); its exact type is
     guarded, its items are looked at when they are used."""
     tx.guard(source, TypeIs(type(value)))
-    return snapshot(tx, value, source)
+    return contents(tx, value, source)
 
 
-def snapshot(tx: Tracer, value: Any, source: Any) -> SequenceVariable:
+def contents(tx: Tracer, value: Any, source: Any) -> SequenceVariable:
     """As from_value without the guard on the type: for the contents of an object whose class extends list or tuple."""
     if isinstance(value, list):
         raw = list.__getitem__(value, slice(None))
         return ListVariable([tx.lazy(item, source and ListItemSource(source, i)) for i, item in enumerate(raw)], source)
     tx.guard(source, Length(tuple.__len__(value)))
     items = [tx.lazy(item, source and TupleItemSource(source, i)) for i, item in enumerate(tuple.__iter__(value))]
-    return TupleVariable(items, type(value), source)
+    cls = type(value)
+    named = cls is tuple or field_names(cls) or hasattr(cls, "numel")
+    return TupleVariable(items, cls if named else tuple, source)
 
 
 class SequenceVariable(ContainerVariable):

@@ -25,10 +25,10 @@ SET_ITERATOR = type(iter(set()))
 def from_value(tx: Tracer, value: Any, source: Any) -> SetVariable:
     """The tracker of a real set or frozenset, guarded by value."""
     tx.guard(source, TypeIs(type(value)))
-    return snapshot(tx, value, source)
+    return contents(tx, value, source)
 
 
-def snapshot(tx: Tracer, value: Any, source: Any) -> SetVariable:
+def contents(tx: Tracer, value: Any, source: Any) -> SetVariable:
     """As from_value without the guard on the type: for the contents of an object whose class extends a set."""
     base = frozenset if isinstance(value, frozenset) else set
     plain = all(is_plain(item) for item in base.__iter__(value))

@@ -1,0 +1,564 @@
+"""Builtin functions (len, sum, sorted, getattr, isinstance, ...): one tracing function each, in a table by callable."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import inspect
+import itertools
+import math
+import operator
+import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import Unsupported
+from .base import ObservedException, VariableTracker, find_special
+from .container import Cursor, advance, as_index
+from .iterator import callable_type, iterator_of, make_sentinel_iterator
+from .itertool import make_tee
+from .literal import fold, run
+from .sequence import sort_items
+from .text import ascii_of, format_value, text_of
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+Handler = Callable[..., VT]
+FUNCTIONS: dict[Any, Handler] = {}
+
+
+def traces(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register the tracing function of builtin functions."""
+
+    def register(handler: Handler) -> Handler:
+        FUNCTIONS.update(dict.fromkeys(functions, handler))
+        return handler
+
+    return register
+
+
+def python_object(tracker: VT) -> Any:
+    """The class, function or constant that a tracker stands for."""
+    give = getattr(tracker, "as_python_object", None)
+    return give() if give is not None else tracker.as_constant()
+
+
+def is_none(tracker: VT | None) -> bool:
+    """True for a missing argument and for None."""
+    return tracker is None or (tracker.kind == "constant" and tracker.as_constant() is None)
+
+
+# -- sizes, items, order -----------------------------------------------------------------------------------------------
+
+
+@traces(len)
+def _len(tx: Tracer, obj: VT, /) -> VT:
+    obj = obj.realize(tx)
+    if find_special(obj.python_type(), "__len__") is None:
+        tx.raise_exception(TypeError, f"object of type '{obj.python_type().__name__}' has no len()")
+    return obj.length(tx)
+
+
+@traces(sum)
+def _sum(tx: Tracer, iterable: VT, /, start: VT | None = None) -> VT:
+    total = start.realize(tx) if start is not None else tx.constant(0)
+    if total.kind == "constant" and isinstance(total.as_constant(), (str, bytes)):
+        what, how = ("strings", "''.join(seq)") if isinstance(total.as_constant(), str) else ("bytes", "b''.join(seq)")
+        tx.raise_exception(TypeError, f"sum() can't sum {what} [use {how} instead]")
+    iterator = iterator_of(tx, iterable)
+    numbers: list[Any] = [total.as_constant()] if total.kind == "constant" else []
+    while (item := iterator.next_item(tx)) is not None:
+        if numbers and item.kind == "constant" and isinstance(item.as_constant(), (int, float)):
+            numbers.append(item.as_constant())
+            continue
+        if numbers:
+            total, numbers = _known_sum(tx, numbers), []
+        total = tx.binary(operator.add, total, item)
+    return _known_sum(tx, numbers) if numbers else total
+
+
+def _known_sum(tx: Tracer, numbers: list[Any]) -> VT:
+    # by Python's own sum(): it adds floats with compensation from 3.12 on
+    return tx.constant(numbers[0]) if len(numbers) == 1 else fold(tx, sum, [numbers[1:], numbers[0]])
+
+
+def _extreme(name: str, op: Any) -> Handler:
+    def trace(tx: Tracer, /, *args: VT, key: VT | None = None, default: VT | None = None) -> VT:
+        if not args:
+            tx.raise_exception(TypeError, f"{name} expected at least 1 argument, got 0")
+        if len(args) > 1 and default is not None:
+            tx.raise_exception(TypeError, f"Cannot specify a default for {name}() with multiple positional arguments")
+        only = args[0].realize(tx)
+        items = list(args) if len(args) > 1 else (_unordered(tx, only) if key is None else None)
+        iterator = iterator_of(tx, tx.new_tuple(items)) if items is not None else iterator_of(tx, only)
+        function = key.realize(tx) if key is not None else None
+        best = best_key = None
+        while (item := iterator.next_item(tx)) is not None:
+            rank = item if is_none(function) else tx.call_function(function, [item], {})  # type: ignore[arg-type]
+            if best is None or tx.truth(tx.binary(op, rank, best_key)):  # type: ignore[arg-type]
+                best, best_key = item, rank
+        if best is not None:
+            return best
+        if default is None:
+            text = f"{name}() iterable argument is empty" if _SAYS_ITERABLE else f"{name}() arg is an empty sequence"
+            tx.raise_exception(ValueError, text)
+        return default.realize(tx)
+
+    return trace
+
+
+def _empty_text() -> str:
+    try:
+        return max(())
+    except ValueError as error:
+        return str(error)
+
+
+_SAYS_ITERABLE = "iterable" in _empty_text()
+FUNCTIONS[min] = _extreme("min", operator.lt)
+FUNCTIONS[max] = _extreme("max", operator.gt)
+
+
+def _unordered(tx: Tracer, iterable: VT) -> list[VT] | None:
+    """The items of a set where their order makes no difference; None for anything else."""
+    elements = getattr(iterable, "elements", None)
+    if elements is None or iterable.kind != "set":
+        return None
+    items: list[VT] = elements(tx)
+    orders = {type(item.as_constant()) for item in items if item.kind == "constant"}
+    fixed = all(item.kind == "constant" for item in items) and (orders <= {int, bool} or orders <= {str})
+    return items if fixed else None
+
+
+@traces(sorted)
+def _sorted(tx: Tracer, iterable: VT, /, *, key: VT | None = None, reverse: VT | None = None) -> VT:
+    iterable = iterable.realize(tx)
+    known = _unordered(tx, iterable) if key is None else None
+    items = known if known is not None else iterator_of(tx, iterable).unpack(tx)
+    descending = tx.truth(reverse.realize(tx)) if reverse is not None else False
+    return tx.new_list(sort_items(tx, items, key, descending))
+
+
+@traces(any)
+def _any(tx: Tracer, iterable: VT, /) -> VT:
+    iterator = iterator_of(tx, iterable)
+    while (item := iterator.next_item(tx)) is not None:
+        if tx.truth(item):
+            return tx.constant(True)
+    return tx.constant(False)
+
+
+@traces(all)
+def _all(tx: Tracer, iterable: VT, /) -> VT:
+    iterator = iterator_of(tx, iterable)
+    while (item := iterator.next_item(tx)) is not None:
+        if not tx.truth(item):
+            return tx.constant(False)
+    return tx.constant(True)
+
+
+class ReversedCursor(Cursor):
+    """reversed(sequence) by length and position."""
+
+    def __init__(self, sequence: VT, length: int) -> None:
+        self.sequence = sequence
+        self.left = length
+        self.given = 0
+
+    def __call__(self, tx: Tracer) -> VT | None:
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        self.given += 1
+        return self.sequence.get_item(tx, tx.constant(self.left)).realize(tx)
+
+    def reconstruct(self, emit: Emitter, owner: VT) -> None:
+        emit.push_null()
+        emit.load_global_object(reversed)
+        emit.load(self.sequence)
+        emit.call(1)
+        advance(emit, owner, self.given)
+
+
+@traces(reversed)
+def _reversed(tx: Tracer, sequence: VT, /) -> VT:
+    sequence = sequence.realize(tx)
+    cls = sequence.python_type()
+    method = find_special(cls, "__reversed__")
+    if method is not None and sequence.kind != "tensor":
+        return sequence.lookup_special(tx, "__reversed__").call(tx, [], {})  # type: ignore[union-attr]
+    if sequence.kind == "tensor":
+        flat = sequence.call_method(tx, "dim", [], {}).as_constant() == 0
+        return sequence if flat else sequence.call_method(tx, "flip", [tx.constant(0)], {})
+    if find_special(cls, "__getitem__") is None or find_special(cls, "__len__") is None or issubclass(cls, dict):
+        tx.raise_exception(TypeError, f"'{cls.__name__}' object is not reversible")
+    length = as_index(tx, sequence.length(tx))
+    return tx.new_iterator(ReversedCursor(sequence, length), reversed)
+
+
+@traces(iter)
+def _iter(tx: Tracer, obj: VT, sentinel: VT | None = None, /) -> VT:
+    return iterator_of(tx, obj) if sentinel is None else make_sentinel_iterator(tx, obj, sentinel)
+
+
+@traces(next)
+def _next(tx: Tracer, iterator: VT, default: VT | None = None, /) -> VT:
+    iterator = iterator.realize(tx)
+    if find_special(iterator.python_type(), "__next__") is None:
+        tx.raise_exception(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+    if default is None:
+        return iterator.call_method(tx, "__next__", [], {})
+    item = iterator.next_item(tx)
+    return default.realize(tx) if item is None else item
+
+
+FUNCTIONS[itertools.tee] = make_tee
+
+
+@traces(functools.reduce)
+def _reduce(tx: Tracer, function: VT, iterable: VT, initial: VT | None = None, /) -> VT:
+    function = function.realize(tx)
+    iterator = iterator_of(tx, iterable)
+    result = initial.realize(tx) if initial is not None else iterator.next_item(tx)
+    if result is None:
+        tx.raise_exception(TypeError, "reduce() of empty iterable with no initial value")
+    while (item := iterator.next_item(tx)) is not None:
+        result = tx.call_function(function, [result, item], {}).realize(tx)
+    return result
+
+
+# -- attributes and classes --------------------------------------------------------------------------------------------
+
+
+def _attribute_name(tx: Tracer, name: VT, function: str) -> str:
+    name = name.realize(tx)
+    if name.kind != "constant" or not isinstance(name.as_constant(), str):
+        if function in ("setattr", "delattr", "getattr", "hasattr"):
+            tx.raise_exception(TypeError, f"attribute name must be string, not '{name.python_type().__name__}'")
+    return name.as_constant()
+
+
+def _get(tx: Tracer, obj: VT, name: str) -> VT | None:
+    try:
+        return obj.get_attr(tx, name).realize(tx)
+    except ObservedException as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return None
+        raise
+
+
+@traces(getattr)
+def _getattr(tx: Tracer, obj: VT, name: VT, default: VT | None = None, /) -> VT:
+    text = _attribute_name(tx, name, "getattr")
+    obj = obj.realize(tx)
+    if default is None:
+        return obj.get_attr(tx, text)
+    found = _get(tx, obj, text)
+    return default.realize(tx) if found is None else found
+
+
+@traces(hasattr)
+def _hasattr(tx: Tracer, obj: VT, name: VT, /) -> VT:
+    return tx.constant(_get(tx, obj.realize(tx), _attribute_name(tx, name, "hasattr")) is not None)
+
+
+@traces(setattr)
+def _setattr(tx: Tracer, obj: VT, name: VT, value: VT, /) -> VT:
+    obj.realize(tx).set_attr(tx, _attribute_name(tx, name, "setattr"), value)
+    return tx.constant(None)
+
+
+@traces(delattr)
+def _delattr(tx: Tracer, obj: VT, name: VT, /) -> VT:
+    obj.realize(tx).del_attr(tx, _attribute_name(tx, name, "delattr"))
+    return tx.constant(None)
+
+
+@traces(vars)
+def _vars(tx: Tracer, obj: VT, /) -> VT:
+    found = _get(tx, obj.realize(tx), "__dict__")
+    if found is None:
+        tx.raise_exception(TypeError, "vars() argument must have __dict__ attribute")
+    return found
+
+
+@traces(callable)
+def _callable(tx: Tracer, obj: VT, /) -> VT:
+    return tx.constant(callable_type(obj.realize(tx)))
+
+
+@traces(isinstance)
+def _isinstance(tx: Tracer, obj: VT, classes: VT, /) -> VT:
+    return tx.constant(is_instance(tx, obj.realize(tx), classes.realize(tx)))
+
+
+def is_instance(tx: Tracer, obj: VT, classes: VT) -> bool:
+    """isinstance(object, classes)."""
+    if classes.kind == "tuple":
+        return any(is_instance(tx, obj, item.realize(tx)) for item in classes.unpack(tx))
+    cls = python_object(classes)
+    if isinstance(cls, types.UnionType):
+        return any(_is_instance_of(tx, obj, part or type(None)) for part in cls.__args__)
+    return _is_instance_of(tx, obj, cls)
+
+
+def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
+    if not isinstance(cls, type):
+        tx.raise_exception(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
+    own = obj.python_type()
+    if own is cls:
+        return True
+    check = inspect.getattr_static(type(cls), "__instancecheck__")
+    if check in (type.__instancecheck__, abc.ABCMeta.__dict__["__instancecheck__"]):
+        return bool(run(tx, issubclass, [own, cls]))
+    if type(cls).__module__ == "torch.nn.parameter":
+        return _is_parameter(obj, own, cls)
+    if type(cls).__module__ == "typing":
+        return _is_protocol_instance(tx, own, cls)
+    raise Unsupported(
+        f"isinstance() with {cls.__name__}, whose metaclass decides for itself, is not traced",
+        remedy="compare type(x) instead",
+    )
+
+
+def _is_parameter(obj: VT, own: type, cls: type) -> bool:
+    if issubclass(own, cls):
+        return True
+    if own.__module__.partition(".")[0] != "torch" and obj.kind == "tensor":
+        raise obj.refuse(f"isinstance() with {cls.__name__}")
+    return False
+
+
+def _is_protocol_instance(tx: Tracer, own: type, cls: Any) -> bool:
+    members = getattr(cls, "__protocol_attrs__", None)
+    if members is not None and any(not callable(getattr(cls, name, None)) for name in members):
+        raise Unsupported("isinstance() with a protocol that has data members is not traced")
+    return bool(run(tx, issubclass, [own, cls]))
+
+
+@traces(issubclass)
+def _issubclass(tx: Tracer, cls: VT, classes: VT, /) -> VT:
+    return tx.constant(_is_subclass(tx, cls.realize(tx), classes.realize(tx)))
+
+
+def _is_subclass(tx: Tracer, cls: VT, classes: VT) -> bool:
+    if classes.kind == "tuple":
+        return any(_is_subclass(tx, cls, item.realize(tx)) for item in classes.unpack(tx))
+    own = python_object(cls) if cls.kind in ("builtin", "class", "torch_function", "opaque", "constant") else cls
+    return bool(run(tx, issubclass, [own, python_object(classes)]))
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@traces(abs, operator.abs)
+def _abs(tx: Tracer, number: VT, /) -> VT:
+    return tx.unary(abs, number)
+
+
+@traces(round)
+def _round(tx: Tracer, number: VT, ndigits: VT | None = None) -> VT:
+    number = number.realize(tx)
+    if number.kind == "tensor":
+        return number.call_method(tx, "round", [], {} if is_none(ndigits) else {"decimals": ndigits})  # type: ignore[dict-item]
+    if number.kind == "symbolic":
+        if number.python_type() is int and ndigits is None:
+            return number
+        number = number.specialize(tx)  # type: ignore[attr-defined]
+    method = number.lookup_special(tx, "__round__")
+    if method is None:
+        tx.raise_exception(TypeError, f"type {number.python_type().__name__} doesn't define __round__ method")
+    return method.call(tx, [] if ndigits is None else [ndigits], {})
+
+
+@traces(divmod)
+def _divmod(tx: Tracer, left: VT, right: VT, /) -> VT:
+    left, right = left.realize(tx), right.realize(tx)
+    if {left.kind, right.kind} & {"tensor", "symbolic"}:
+        return tx.new_tuple([tx.binary(operator.floordiv, left, right), tx.binary(operator.mod, left, right)])
+    return tx.binary(divmod, left, right)
+
+
+@traces(pow)
+def _pow(tx: Tracer, base: VT, exp: VT, mod: VT | None = None) -> VT:
+    if is_none(mod):
+        return tx.binary(operator.pow, base, exp)
+    operands = [tracker.realize(tx) for tracker in (base, exp, mod)]  # type: ignore[union-attr]
+    if all(tracker.kind == "constant" for tracker in operands):
+        return fold(tx, pow, [tracker.as_constant() for tracker in operands])
+    method = operands[0].lookup_special(tx, "__pow__") if operands[0].kind == "user_object" else None
+    if method is None:
+        raise Unsupported("pow() with three arguments that are not constants is not traced")
+    return method.call(tx, operands[1:], {})
+
+
+@traces(math.prod)
+def _prod(tx: Tracer, iterable: VT, /, *, start: VT | None = None) -> VT:
+    result = start.realize(tx) if start is not None else tx.constant(1)
+    iterator = iterator_of(tx, iterable)
+    while (item := iterator.next_item(tx)) is not None:
+        result = tx.binary(operator.mul, result, item)
+    return result
+
+
+def _to_integer(function: Any, special: str) -> Handler:
+    def trace(tx: Tracer, number: VT, /) -> VT:
+        number = number.realize(tx)
+        if number.kind == "symbolic":
+            return number if number.python_type() is int else tx.graph_call(function, [number], {})
+        if number.kind == "constant":
+            return fold(tx, function, [number.as_constant()])
+        if number.kind == "tensor":
+            return trace(tx, number.call_method(tx, "item", [], {}))
+        method = number.lookup_special(tx, special)
+        if method is None:
+            tx.raise_exception(TypeError, f"must be real number, not {number.python_type().__name__}")
+        return method.call(tx, [], {})
+
+    return trace
+
+
+FUNCTIONS[math.floor] = _to_integer(math.floor, "__floor__")
+FUNCTIONS[math.ceil] = _to_integer(math.ceil, "__ceil__")
+FUNCTIONS[math.trunc] = _to_integer(math.trunc, "__trunc__")
+
+
+@traces(hash)
+def _hash(tx: Tracer, obj: VT, /) -> VT:
+    obj = obj.realize(tx)
+    cls = obj.python_type()
+    function = find_special(cls, "__hash__")
+    if function is None:
+        tx.raise_exception(TypeError, f"unhashable type: '{cls.__name__}'")
+    if isinstance(function, types.FunctionType) and function.__module__ != "enum":
+        return obj.call_method(tx, "__hash__", [], {})
+    obj.hash_key(tx)  # TypeError of an unhashable item
+    if obj.kind in ("constant", "tuple") and obj.look_inside(tx).is_constant():
+        value = obj.as_constant()
+        if _hash_is_fixed(value):
+            return fold(tx, hash, [value])
+    raise obj.refuse("hash()", remedy="use the object itself as the key")
+
+
+def _hash_is_fixed(value: Any) -> bool:
+    # hashes of strings differ between processes, those by address between objects
+    if type(value) is tuple:
+        return all(_hash_is_fixed(item) for item in value)
+    return type(value) in (int, bool, float, complex) and value == value
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+@traces(repr)
+def _repr(tx: Tracer, obj: VT, /) -> VT:
+    return tx.constant(text_of(tx, obj, repr))
+
+
+@traces(ascii)
+def _ascii(tx: Tracer, obj: VT, /) -> VT:
+    return ascii_of(tx, obj)
+
+
+@traces(format)
+def _format(tx: Tracer, value: VT, format_spec: VT | None = None, /) -> VT:
+    return format_value(tx, value, format_spec)
+
+
+# -- operator module ---------------------------------------------------------------------------------------------------
+
+
+@traces(operator.setitem)
+def _setitem(tx: Tracer, container: VT, key: VT, value: VT, /) -> VT:
+    container.realize(tx).set_item(tx, key.realize(tx), value)
+    return tx.constant(None)
+
+
+@traces(operator.delitem)
+def _delitem(tx: Tracer, container: VT, key: VT, /) -> VT:
+    container.realize(tx).del_item(tx, key.realize(tx))
+    return tx.constant(None)
+
+
+@traces(operator.countOf)
+def _count_of(tx: Tracer, container: VT, item: VT, /) -> VT:
+    return tx.constant(sum(tx.compare_equal(found, item) for found in iterator_of(tx, container).unpack(tx)))
+
+
+@traces(operator.indexOf)
+def _index_of(tx: Tracer, container: VT, item: VT, /) -> VT:
+    iterator, place = iterator_of(tx, container), 0
+    while (found := iterator.next_item(tx)) is not None:
+        if tx.compare_equal(found, item):
+            return tx.constant(place)
+        place += 1
+    tx.raise_exception(ValueError, "sequence.index(x): x not in sequence")
+
+
+if hasattr(operator, "call"):
+
+    @traces(operator.call)
+    def _call(tx: Tracer, function: VT, /, *args: VT, **kwargs: VT) -> VT:
+        return tx.call_function(function, list(args), kwargs)
+
+
+# -- what only the real program can do ---------------------------------------------------------------------------------
+
+
+def _breaks(what: str, remedy: str) -> Handler:
+    def trace(tx: Tracer, /, *args: VT, **kwargs: VT) -> NoReturn:
+        raise Unsupported(what, remedy=remedy)
+
+    return trace
+
+
+FUNCTIONS.update(
+    {
+        print: _breaks("print() writes where the program runs", "print outside the compiled function, or use logging"),
+        id: _breaks("id() of an object is an address", "compare with `is`, or use the object itself as the key"),
+        dir: _breaks("dir() is not traced", "read the attributes by name"),
+        input: _breaks("input() reads where the program runs", "read input outside the compiled function"),
+        open: _breaks("open() reads or writes files", "open files outside the compiled function"),
+    }
+)
+
+
+def is_pure(function: Any) -> bool:
+    """True for C functions whose result depends on the values of their arguments alone."""
+    module = getattr(function, "__module__", None)
+    if module == "builtins":
+        return function in (chr, ord, bin, hex, oct)
+    return isinstance(function, types.BuiltinFunctionType) and module in ("math", "cmath", "_operator")
+
+
+def call_pure(tx: Tracer, function: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+    """A pure function on known values; symbolic numbers are specialised."""
+
+    def known(arg: VT) -> Any:
+        arg = arg.look_inside(tx)
+        if arg.kind == "symbolic":
+            arg = arg.specialize(tx)  # type: ignore[attr-defined]
+        if arg.kind == "tensor":
+            arg = arg.call_method(tx, "item", [], {}).realize(tx)
+            return known(arg)
+        if arg.kind in ("user_object", "module", "iterator") or not arg.is_constant():
+            if arg.kind == "iterator":
+                return [known(item) for item in arg.unpack(tx)]
+            converted = _as_number(tx, arg)
+            if converted is None:
+                raise Unsupported(f"{function.__name__}() of {arg.describe()} is not traced")
+            return converted
+        return arg.as_constant()
+
+    return fold(tx, function, [known(arg) for arg in args], {key: known(arg) for key, arg in kwargs.items()})
+
+
+def _as_number(tx: Tracer, tracker: VT) -> Any:
+    for name in ("__float__", "__index__"):
+        if isinstance(find_special(tracker.python_type(), name), types.FunctionType):
+            result = tracker.call_method(tx, name, [], {}).realize(tx)
+            if result.kind == "constant":
+                return result.as_constant()
+    return None

@@ -1,0 +1,261 @@
+"""Calls of builtin classes (int, str, list, dict, deque, ...): one tracing function each, in a table by class."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+from .base import VariableTracker, find_special
+from .container import as_index
+from .deque import DequeVariable
+from .iterator import callable_type, iterator_of
+from .literal import fold, run
+from .range import SliceVariable, make_range
+from .sequence import is_namedtuple
+from .text import text_of
+
+if TYPE_CHECKING:
+    from .protocols import Tracer
+
+VT = VariableTracker
+Handler = Callable[..., VT]
+CONSTRUCTORS: dict[type, Handler] = {range: make_range}
+
+
+def makes(*classes: type) -> Callable[[Handler], Handler]:
+    """Register the tracing function of a call of classes."""
+
+    def register(handler: Handler) -> Handler:
+        CONSTRUCTORS.update(dict.fromkeys(classes, handler))
+        return handler
+
+    return register
+
+
+# -- numbers and text --------------------------------------------------------------------------------------------------
+
+
+def _number(cls: type, specials: tuple[str, ...]) -> Handler:
+    def trace(tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
+        operands = [arg.realize(tx) for arg in args]
+        if len(operands) == 1 and not kwargs:
+            only = operands[0]
+            if only.kind == "tensor":
+                return trace(tx, only.call_method(tx, "item", [], {}))
+            if only.kind == "symbolic":
+                if cls is complex:
+                    return fold(tx, complex, [only.specialize(tx).as_constant()])  # type: ignore[attr-defined]
+                return only.convert(tx, cls)  # type: ignore[attr-defined]
+            if only.kind != "constant" or isinstance(find_special(only.python_type(), specials[0]), types.FunctionType):
+                return _converted(tx, cls, only, specials)
+        values = [_literal(tx, operand, cls) for operand in operands]
+        return fold(tx, cls, values, {name: _literal(tx, value.realize(tx), cls) for name, value in kwargs.items()})
+
+    return trace
+
+
+def _literal(tx: Tracer, tracker: VT, cls: type) -> Any:
+    if tracker.kind == "symbolic":
+        tracker = tracker.specialize(tx)  # type: ignore[attr-defined]
+    if tracker.kind == "constant":
+        return tracker.as_constant()
+    if find_special(tracker.python_type(), "__index__") is not None:
+        return as_index(tx, tracker)
+    raise Unsupported(f"{cls.__name__}() of {tracker.describe()} is not traced")
+
+
+def _converted(tx: Tracer, cls: type, tracker: VT, specials: tuple[str, ...]) -> VT:
+    for name in specials:
+        raw = find_special(tracker.python_type(), name)
+        if raw is not None:
+            method = tracker.lookup_special(tx, name)
+            if method is None:
+                break
+            result = method.call(tx, [], {}).realize(tx)
+            if not issubclass(result.python_type(), cls if name != "__index__" else int):
+                kind = result.python_type().__name__
+                tx.raise_exception(TypeError, f"{name} returned non-{cls.__name__} (type {kind})")
+            if result.kind == "symbolic":
+                return result.convert(tx, cls)  # type: ignore[attr-defined]
+            return fold(tx, cls, [result.as_constant()])
+    given = tracker.python_type().__name__
+    text = {
+        int: f"int() argument must be a string, a bytes-like object or a real number, not '{given}'",
+        float: f"float() argument must be a string or a real number, not '{given}'",
+        complex: f"complex() first argument must be a string or a number, not '{given}'",
+    }[cls]
+    tx.raise_exception(TypeError, text)
+
+
+CONSTRUCTORS[int] = _number(int, ("__int__", "__index__", "__trunc__"))
+CONSTRUCTORS[float] = _number(float, ("__float__", "__index__"))
+CONSTRUCTORS[complex] = _number(complex, ("__complex__", "__float__", "__index__"))
+
+
+@makes(bool)
+def _bool(tx: Tracer, x: VT | None = None, /) -> VT:
+    return tx.constant(tx.truth(x.realize(tx)) if x is not None else False)
+
+
+@makes(str)
+def _str(tx: Tracer, object: VT | None = None, encoding: VT | None = None, errors: VT | None = None) -> VT:
+    if encoding is not None or errors is not None:
+        parts = [part.realize(tx).as_constant() for part in (object, encoding, errors) if part is not None]
+        return fold(tx, str, parts)
+    if object is None:
+        return tx.constant("")
+    object = object.realize(tx)
+    return object if object.python_type() is str else tx.constant(text_of(tx, object, str))
+
+
+@makes(bytes)
+def _bytes(tx: Tracer, /, *args: VT) -> VT:
+    operands = [arg.look_inside(tx) for arg in args]
+    if not all(operand.is_constant() for operand in operands):
+        raise Unsupported("bytes() of values that only a run can tell is not traced")
+    return fold(tx, bytes, [operand.as_constant() for operand in operands])
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+@makes(list)
+def _list(tx: Tracer, iterable: VT | None = None, /) -> VT:
+    return tx.new_list(iterator_items(tx, iterable) if iterable is not None else [])
+
+
+def iterator_items(tx: Tracer, iterable: VT) -> list[VT]:
+    """All items of an iterable, those of a list or tuple without looking at them."""
+    iterable = iterable.realize(tx)
+    if iterable.kind in ("list", "tuple"):
+        return iterable.unpack(tx)
+    return iterator_of(tx, iterable).unpack(tx)
+
+
+@makes(tuple)
+def _tuple(tx: Tracer, iterable: VT | None = None, /) -> VT:
+    if iterable is None:
+        return tx.new_tuple([])
+    iterable = iterable.realize(tx)
+    if iterable.python_type() is tuple:
+        return iterable
+    return tx.new_tuple(iterator_items(tx, iterable))
+
+
+def _set_maker(cls: type) -> Handler:
+    def trace(tx: Tracer, iterable: VT | None = None, /) -> VT:
+        if iterable is not None:
+            iterable = iterable.realize(tx)
+            if cls is frozenset and iterable.python_type() is frozenset:
+                return iterable
+        made = tx.new_set([], cls)
+        if iterable is not None:
+            if iterable.kind not in ("set", "dict"):
+                iterable = iterator_of(tx, iterable)
+            made.fill(tx, iterable)  # type: ignore[attr-defined]
+        return made
+
+    return trace
+
+
+CONSTRUCTORS[set] = _set_maker(set)
+CONSTRUCTORS[frozenset] = _set_maker(frozenset)
+
+
+def _dict_maker(cls: type) -> Handler:
+    def trace(tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
+        if cls is collections.defaultdict and args:
+            factory = args[0].realize(tx)
+            if not callable_type(factory) and not (factory.kind == "constant" and factory.as_constant() is None):
+                tx.raise_exception(TypeError, "first argument must be callable or None")
+        made = tx.new_dict([], cls)
+        made.call_method(tx, "__init__", args, kwargs)
+        return made
+
+    return trace
+
+
+for _cls in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
+    CONSTRUCTORS[_cls] = _dict_maker(_cls)
+
+
+@makes(types.MappingProxyType)
+def _mapping_proxy(tx: Tracer, mapping: VT, /) -> VT:
+    raise Unsupported("making a mapping proxy is not traced", remedy="make it outside the compiled function")
+
+
+@makes(collections.deque)
+def _deque(tx: Tracer, iterable: VT | None = None, maxlen: VT | None = None) -> VT:
+    limit = None
+    if maxlen is not None:
+        maxlen = maxlen.realize(tx)
+        limit = maxlen.as_constant() if maxlen.kind == "constant" else as_index(tx, maxlen)
+        run(tx, collections.deque, [(), limit])
+    made = DequeVariable([], limit)
+    if iterable is not None:
+        made.call_method(tx, "extend", [iterable], {})
+    return made
+
+
+@makes(slice)
+def _slice(tx: Tracer, /, *args: VT) -> VT:
+    none = tx.constant(None)
+    if not 1 <= len(args) <= 3:
+        tx.raise_exception(
+            TypeError, f"slice expected at {'least 1' if not args else 'most 3'} arguments, got {len(args)}"
+        )
+    if len(args) == 1:
+        return SliceVariable(none, args[0], none)
+    return SliceVariable(args[0], args[1], args[2] if len(args) == 3 else none)
+
+
+@makes(type)
+def _type(tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
+    if len(args) == 1 and not kwargs:
+        return tx.wrap(args[0].realize(tx).python_type(), None, constant=True)
+    raise Unsupported("making a class is not traced", remedy="define the class outside the compiled function")
+
+
+def is_plain_namedtuple(cls: Any) -> bool:
+    """True for namedtuple classes (and subclasses) that are made by the `__new__` that namedtuple wrote."""
+    if not isinstance(cls, type) or not is_namedtuple(cls):
+        return False
+    base = next(base for base in cls.__mro__ if "_fields" in base.__dict__)
+    return find_special(cls, "__new__") is base.__dict__["__new__"] and cls.__init__ is object.__init__
+
+
+def make_namedtuple(tx: Tracer, cls: Any, args: Any, kwargs: dict[str, VT]) -> VT:
+    """cls(*args, **kwargs) for a namedtuple class."""
+    names = cls._fields
+    if len(args) > len(names):
+        given = len(args) + 1
+        tx.raise_exception(
+            TypeError, f"{cls.__name__}.__new__() takes {len(names) + 1} positional arguments but {given} were given"
+        )
+    values = dict(zip(names, args))
+    for name, value in kwargs.items():
+        if name not in names:
+            tx.raise_exception(TypeError, f"{cls.__name__}.__new__() got an unexpected keyword argument '{name}'")
+        if name in values:
+            tx.raise_exception(TypeError, f"{cls.__name__}.__new__() got multiple values for argument '{name}'")
+        values[name] = value
+    defaults = cls._field_defaults
+    missing = [name for name in names if name not in values and name not in defaults]
+    if missing:
+        listed = _listed(missing)
+        plural = "argument" if len(missing) == 1 else "arguments"
+        tx.raise_exception(
+            TypeError, f"{cls.__name__}.__new__() missing {len(missing)} required positional {plural}: {listed}"
+        )
+    items = [values[name] if name in values else tx.wrap(defaults[name], None, constant=True) for name in names]
+    return tx.new_tuple(items, cls)
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [repr(name) for name in names]
+    if len(quoted) < 3:
+        return " and ".join(quoted)
+    return ", ".join(quoted[:-1]) + ", and " + quoted[-1]

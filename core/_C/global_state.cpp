@@ -29,15 +29,19 @@ enum Kind {
     CONTEXT_PAIR,  // an enum of one byte or more, f(const at::Context *, int, int)
     PYTHON_INT,    // an int in a module's dict
     LAYER_STACK,   // const std::vector<...> &f(): its bytes
+    TLS_VECTOR,    // the same, of a std::vector at an offset of a thread-local object
 };
 
+// IF_SET: compared on a call only where the snapshot's value is not 0, as the key sets tell otherwise. DETAIL: covered
+// by a cheaper comparison; made for descriptions only.
+enum { ALWAYS, IF_SET, DETAIL };
 enum { TLS_KEYS, TLS_AUTOGRAD, TLS_FUNCTION, TLS_HOOKS, TLS_COUNT };
 
 struct Reading {
     const char *name;
     Kind kind;
     uint8_t tls;          // TLS_*
-    uint8_t rare;         // made on a match only where the snapshot's value is not 0
+    uint8_t when;         // ALWAYS, IF_SET, DETAIL
     int16_t a, b;         // offset, or arguments
     void *function;
 };
@@ -45,6 +49,30 @@ struct Reading {
 constexpr size_t MAX_READINGS = 64;
 Reading readings[MAX_READINGS];
 size_t reading_count;
+uint8_t hot[MAX_READINGS]; // indices of the readings that a comparison makes
+size_t hot_count;
+
+// The flags of at::Context as they lie in memory, so that twenty getters become one comparison. Offsets checked with
+// torch 2.13; used only when learn_flags() finds every flag that has a getter in its place.
+enum {
+    FLAGS_START = 1008,     // enabled_cudnn
+    FLAGS_END = 1080,       // before flags that torch sets by itself
+    FLAG_CUDNN = 1008,
+    FLAG_DETERMINISTIC = 1011,
+    FLAG_FLASH = 1036,
+    FLAG_BENCHMARK = 1043,
+    FLAG_MATMUL_PRECISION = 1048,
+    FLAG_BENCHMARK_LIMIT = 1052,
+    FLAG_MKLDNN = 1068,
+    PRECISION_MAP = 1088,   // std::unordered_map<pair of two enums, enum>
+    PRECISIONS = 9,
+};
+struct Flags {
+    char bytes[FLAGS_END - FLAGS_START];
+    int32_t precisions[PRECISIONS];
+};
+const char *flags_at;                        // nullptr: not readable, the getters are called
+const int32_t *precision_at[PRECISIONS];     // the map's nodes neither move nor die
 void *context;                    // at::Context
 void *(*tls_getters[TLS_COUNT])(); // reference to the thread's object
 PyObject *forward_level_dict, *forward_level_name;
@@ -82,9 +110,14 @@ as(void *function)
 int64_t
 python_int()
 {
+    static uint64_t seen_version;
+    static int64_t seen;
+    if (core_dict_unchanged(forward_level_dict, &seen_version))
+        return seen;
     PyObject *value = _PyDict_GetItem_KnownHash(forward_level_dict, forward_level_name, forward_level_hash);
     int overflow;
-    return value != nullptr && PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : INT64_MIN;
+    seen = value != nullptr && PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : INT64_MIN;
+    return seen;
 }
 
 // Getters of at::Context may throw where a user mixed two generations of settings: that, too, is a state.
@@ -121,6 +154,10 @@ read(const Reading &r)
     case CALL_BYTE: return as<int8_t (*)()>(r.function)();
     case CALL_ENUM: return static_cast<uint8_t>(as<int32_t (*)()>(r.function)());
     case PYTHON_INT: return python_int();
+    case TLS_VECTOR: {
+        char **vector = reinterpret_cast<char **>(tls_object(r.tls) + r.a);
+        return vector[1] - vector[0];
+    }
     case LAYER_STACK: {
         char **vector = as<char **(*)()>(r.function)();
         return vector[1] - vector[0];
@@ -131,8 +168,29 @@ read(const Reading &r)
 
 // ---- the snapshot object ----
 
+void
+read_flags(Flags *out)
+{
+    std::memcpy(out->bytes, flags_at, sizeof(out->bytes));
+    for (int i = 0; i < PRECISIONS; i++)
+        out->precisions[i] = *precision_at[i];
+}
+
+inline bool
+flags_equal(const Flags *flags)
+{
+    if (std::memcmp(flags->bytes, flags_at, sizeof(flags->bytes)) != 0)
+        return false;
+    for (int i = 0; i < PRECISIONS; i++) {
+        if (*precision_at[i] != flags->precisions[i])
+            return false;
+    }
+    return true;
+}
+
 struct Snapshot {
     PyObject_HEAD
+    Flags flags;
     int64_t values[MAX_READINGS];
     size_t count;
     PyObject *modes; // tuple of the TorchFunction modes on the stack, lowest first
@@ -194,6 +252,8 @@ take_snapshot(PyObject *, PyObject *)
     self->count = reading_count;
     for (size_t i = 0; i < reading_count; i++)
         self->values[i] = read(readings[i]);
+    if (flags_at != nullptr)
+        read_flags(&self->flags);
     int64_t length = function_stack_length == nullptr ? 0 : function_stack_length();
     self->modes = PyTuple_New(length);
     if (self->modes == nullptr) {
@@ -239,6 +299,7 @@ snapshot_compare(PyObject *a, PyObject *b, int op)
         Py_RETURN_NOTIMPLEMENTED;
     auto *x = reinterpret_cast<Snapshot *>(a), *y = reinterpret_cast<Snapshot *>(b);
     bool same = x->count == y->count && std::memcmp(x->values, y->values, x->count * sizeof(int64_t)) == 0 &&
+                std::memcmp(&x->flags, &y->flags, sizeof(Flags)) == 0 &&
                 PyTuple_GET_SIZE(x->modes) == PyTuple_GET_SIZE(y->modes);
     for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(x->modes); i++)
         same = same_mode(PyTuple_GET_ITEM(x->modes, i), PyTuple_GET_ITEM(y->modes, i));
@@ -325,6 +386,8 @@ describe_difference(PyObject *, PyObject *object)
                                     PyTuple_GET_SIZE(self->modes), static_cast<Py_ssize_t>(function_stack_length()));
     if (!same_modes(self))
         return PyUnicode_FromString("another torch function mode (a default device is one) is active");
+    if (flags_at != nullptr && !flags_equal(&self->flags))
+        return PyUnicode_FromString("a backend flag (attention, cudnn, linear algebra, precision) changed");
     if (!core_global_state_matches(object))
         return PyUnicode_FromString("the thread's dispatch keys differ: a mode was entered or left");
     Py_RETURN_NONE;
@@ -333,10 +396,10 @@ describe_difference(PyObject *, PyObject *object)
 // ---- calibration ----
 
 void
-add(const char *name, Kind kind, void *function, int tls = 0, int a = 0, int b = 0, int rare = 0)
+add(const char *name, Kind kind, void *function, int tls = 0, int a = 0, int b = 0, int when = ALWAYS)
 {
     if (reading_count < MAX_READINGS && (function != nullptr || kind == PYTHON_INT))
-        readings[reading_count++] = {name, kind, static_cast<uint8_t>(tls), static_cast<uint8_t>(rare),
+        readings[reading_count++] = {name, kind, static_cast<uint8_t>(tls), static_cast<uint8_t>(when),
                                      static_cast<int16_t>(a), static_cast<int16_t>(b), function};
 }
 
@@ -351,7 +414,7 @@ add_context(const char *label, const char *method, Kind kind)
 {
     char name[160];
     PyOS_snprintf(name, sizeof(name), "_ZNK2at7Context%zu%sEv", std::strlen(method), method);
-    add(label, kind, cpu_symbol(name));
+    add(label, kind, cpu_symbol(name), 0, 0, 0, flags_at != nullptr ? DETAIL : ALWAYS);
 }
 
 // The byte of c10::AutogradState with the grad mode, found by switching the mode of this thread for a moment.
@@ -392,16 +455,88 @@ hooks_readable(PyObject *push, PyObject *pop)
     return result != nullptr && seen && read(probe) == 0;
 }
 
+// Whether the torch-function state reads as its functions say: {enum, bool, std::vector of shared pointers}, seen without
+// and with a mode that is entered in this thread for a moment.
+bool
+function_state_readable(PyObject *mode, void *disabled)
+{
+    if (tls_getters[TLS_FUNCTION] == nullptr || function_stack_length == nullptr || disabled == nullptr)
+        return false;
+    const Reading stack = {"", TLS_VECTOR, TLS_FUNCTION, 0, 8, 0, nullptr};
+    const Reading state = {"", TLS_BYTE, TLS_FUNCTION, 0, 0, 0, nullptr};
+    constexpr int64_t shared_pointer = 16;
+    auto right = [&] {
+        return read(stack) == function_stack_length() * shared_pointer &&
+               read(state) == static_cast<uint8_t>(as<int32_t (*)()>(disabled)());
+    };
+    if (!right())
+        return false;
+    PyObject *entered = PyObject_CallMethod(mode, "__enter__", nullptr);
+    if (entered == nullptr)
+        return false;
+    Py_DECREF(entered);
+    bool good = right() && function_stack_length() > 0 && mode_at(function_stack_length() - 1) == mode;
+    PyObject *left = PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
+    Py_XDECREF(left);
+    return left != nullptr && good && right();
+}
+
+// Whether the flags of at::Context lie where they are expected, by comparing those that have getters.
 void
-add_thread_state(PyObject *devices)
+learn_flags()
+{
+    auto *base = static_cast<const char *>(context);
+    auto flag = [&](const char *method, int offset) {
+        void *getter = cpu_symbol(method);
+        return getter != nullptr && as<bool (*)(void *)>(getter)(context) == (base[offset] != 0) &&
+               static_cast<unsigned char>(base[offset]) <= 1;
+    };
+    auto number = [&](const char *method, int offset) {
+        void *getter = cpu_symbol(method);
+        int32_t value;
+        std::memcpy(&value, base + offset, sizeof(value));
+        return getter != nullptr && as<int32_t (*)(void *)>(getter)(context) == value;
+    };
+    auto *map = reinterpret_cast<void *const *>(base + PRECISION_MAP);
+    try {
+        if (!flag("_ZNK2at7Context16userEnabledCuDNNEv", FLAG_CUDNN) ||
+            !flag("_ZNK2at7Context23deterministicAlgorithmsEv", FLAG_DETERMINISTIC) ||
+            !flag("_ZNK2at7Context19userEnabledFlashSDPEv", FLAG_FLASH) ||
+            !flag("_ZNK2at7Context14benchmarkCuDNNEv", FLAG_BENCHMARK) ||
+            !flag("_ZNK2at7Context17userEnabledMkldnnEv", FLAG_MKLDNN) ||
+            !number("_ZNK2at7Context22float32MatmulPrecisionEv", FLAG_MATMUL_PRECISION) ||
+            !number("_ZNK2at7Context19benchmarkLimitCuDNNEv", FLAG_BENCHMARK_LIMIT))
+            return;
+    }
+    catch (...) {
+        return; // settings of two generations are mixed just now
+    }
+    // libstdc++: buckets, their number, first node, number of elements. A node: next, two enums, the enum.
+    if (reinterpret_cast<uintptr_t>(map[3]) != PRECISIONS || reinterpret_cast<uintptr_t>(map[1]) > 128)
+        return;
+    auto *node = static_cast<void *const *>(map[2]);
+    for (int i = 0; i < PRECISIONS; i++, node = static_cast<void *const *>(*node)) {
+        if (node == nullptr)
+            return;
+        auto *numbers = reinterpret_cast<const int32_t *>(node + 1);
+        if (numbers[0] < 0 || numbers[0] > 2 || numbers[1] < 0 || numbers[1] > 3 || numbers[2] < 0 || numbers[2] > 15)
+            return;
+        precision_at[i] = numbers + 2;
+    }
+    if (node == nullptr)
+        flags_at = base + FLAGS_START;
+}
+
+void
+add_thread_state(PyObject *devices, PyObject *mode)
 {
     static const char *const dtype_labels[] = {"autocast dtype (cpu)", "autocast dtype (cuda)", "autocast dtype (xpu)",
                                                "autocast dtype (mps)", "autocast dtype (other)"};
     add("dispatch keys included", TLS_WORD, reinterpret_cast<void *>(1), TLS_KEYS, 0);
     add("dispatch keys excluded", TLS_WORD, reinterpret_cast<void *>(1), TLS_KEYS, 8);
-    add("grad mode", CALL_BOOL, core_torch_symbol("libc10", "_ZN3c108GradMode10is_enabledEv"));
-    add("inference mode", CALL_BOOL, core_torch_symbol("libc10", "_ZN3c1013InferenceMode10is_enabledEv"));
-    int grad_byte = find_grad_byte();
+    int grad_byte = find_grad_byte(), when = grad_byte >= 0 ? DETAIL : ALWAYS;
+    add("grad mode", CALL_BOOL, core_torch_symbol("libc10", "_ZN3c108GradMode10is_enabledEv"), 0, 0, 0, when);
+    add("inference mode", CALL_BOOL, core_torch_symbol("libc10", "_ZN3c1013InferenceMode10is_enabledEv"), 0, 0, 0, when);
     if (grad_byte >= 0)
         add("autograd mode bits (grad, inference, forward grad, ...)", TLS_BYTE, reinterpret_cast<void *>(1),
             TLS_AUTOGRAD, grad_byte);
@@ -412,11 +547,17 @@ add_thread_state(PyObject *devices)
         const char *label = dtype_labels[type == 0 ? 0 : type == 1 ? 1 : type == 12 ? 2 : type == 13 ? 3 : 4];
         add(label, DEVICE_BYTE, dtype, 0, type);
     }
-    add("torch function modes", CALL_INT, reinterpret_cast<void *>(function_stack_length));
-    add("torch function disabled", CALL_ENUM, cpu_symbol("_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv"));
+    void *disabled = cpu_symbol("_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
+    when = function_state_readable(mode, disabled) ? DETAIL : ALWAYS;
+    add("torch function modes", CALL_INT, reinterpret_cast<void *>(function_stack_length), 0, 0, 0, when);
+    add("torch function disabled", CALL_ENUM, disabled, 0, 0, 0, when);
+    if (when == DETAIL) {
+        add("torch function disabled (raw)", TLS_BYTE, reinterpret_cast<void *>(1), TLS_FUNCTION, 0);
+        add("torch function modes (raw)", TLS_VECTOR, reinterpret_cast<void *>(1), TLS_FUNCTION, 8);
+    }
     add("torch dispatch modes", CALL_INT, core_torch_symbol("libc10", "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv"),
-        0, 0, 0, 1);
-    add("functorch layers", LAYER_STACK, cpu_symbol("_ZN2at9functorch20getDynamicLayerStackEv"), 0, 0, 0, 1);
+        0, 0, 0, IF_SET);
+    add("functorch layers", LAYER_STACK, cpu_symbol("_ZN2at9functorch20getDynamicLayerStackEv"), 0, 0, 0, IF_SET);
     add("forward-mode level", PYTHON_INT, nullptr);
 }
 
@@ -457,24 +598,27 @@ add_process_state()
     for (int backend = 0; backend < 3; backend++) {
         for (int op = 0; op < 4; op++) {
             if (backend > 0 || op == 0)
-                add(precision_labels[backend][op], CONTEXT_PAIR, precision, 0, backend, op);
+                add(precision_labels[backend][op], CONTEXT_PAIR, precision, 0, backend, op,
+                    flags_at != nullptr ? DETAIL : ALWAYS);
         }
     }
 }
 
 PyDoc_STRVAR(calibrate_doc,
-"global_state_calibrate(forward_level_dict, device_mode_type, devices, push_hooks, pop_hooks)\n--\n\n"
+"global_state_calibrate(forward_level_dict, device_mode, devices, push_hooks, pop_hooks, known_flags)\n--\n\n"
 "Find what of torch's state can be read; returns the names of the readings.\n"
-"forward_level_dict: the module dict with `_current_level` of forward-mode AD; device_mode_type: the class of the mode\n"
+"forward_level_dict: the module dict with `_current_level` of forward-mode AD; device_mode: a mode of the kind\n"
 "that `torch.device` as a context pushes; devices: device type numbers whose autocast dtype counts; push_hooks and\n"
-"pop_hooks: torch's functions for default saved-tensor hooks.");
+"pop_hooks: torch's functions for default saved-tensor hooks; known_flags: this torch keeps its flags as the versions\n"
+"that were checked, so they may be read from memory.");
 
 PyObject *
 calibrate(PyObject *, PyObject *args)
 {
     PyObject *levels, *mode, *devices, *push, *pop;
-    if (!PyArg_ParseTuple(args, "O!OO!OO:global_state_calibrate", &PyDict_Type, &levels, &mode, &PyTuple_Type, &devices,
-                          &push, &pop))
+    int known_flags;
+    if (!PyArg_ParseTuple(args, "O!OO!OOp:global_state_calibrate", &PyDict_Type, &levels, &mode, &PyTuple_Type, &devices,
+                          &push, &pop, &known_flags))
         return nullptr;
     auto globals = as<void *(*)()>(cpu_symbol("_ZN2at13globalContextEv"));
     if (globals == nullptr || local_keys() == nullptr)
@@ -483,6 +627,8 @@ calibrate(PyObject *, PyObject *args)
     context = globals();
     tls_getters[TLS_KEYS] = local_keys;
     tls_getters[TLS_AUTOGRAD] = as<void *(*)()>(core_torch_symbol("libc10", "_ZN3c1013AutogradState13get_tls_stateEv"));
+    tls_getters[TLS_FUNCTION] =
+        as<void *(*)()>(cpu_symbol("_ZN2at4impl22PythonTorchFunctionTLS9get_stateEv"));
     tls_getters[TLS_HOOKS] = as<void *(*)()>(cpu_symbol("_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv"));
     Py_XSETREF(forward_level_dict, Py_NewRef(levels));
     if (forward_level_name == nullptr) {
@@ -492,18 +638,25 @@ calibrate(PyObject *, PyObject *args)
             return nullptr;
         forward_level_hash = PyObject_Hash(forward_level_name);
     }
-    Py_XDECREF(device_mode_type);
-    device_mode_type = PyType_Check(mode) ? reinterpret_cast<PyTypeObject *>(Py_NewRef(mode)) : nullptr;
+    Py_XSETREF(device_mode_type, reinterpret_cast<PyTypeObject *>(Py_NewRef(Py_TYPE(mode))));
     function_stack_length = as<int64_t (*)()>(cpu_symbol("_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"));
     function_stack_at = as<void **(*)(int64_t)>(cpu_symbol("_ZN2at4impl22PythonTorchFunctionTLS12get_stack_atEl"));
     if (function_stack_at == nullptr)
         function_stack_length = nullptr;
-    add_thread_state(devices);
+    flags_at = nullptr;
+    if (known_flags)
+        learn_flags();
+    add_thread_state(devices, mode);
     if (hooks_readable(push, pop))
         add("saved-tensor hooks", TLS_DEQUE, reinterpret_cast<void *>(1), TLS_HOOKS);
     if (PyErr_Occurred())
         return nullptr;
     add_process_state();
+    hot_count = 0;
+    for (size_t i = 0; i < reading_count; i++) {
+        if (readings[i].when != DETAIL)
+            hot[hot_count++] = static_cast<uint8_t>(i);
+    }
     PyObject *names = PyTuple_New(static_cast<Py_ssize_t>(reading_count));
     for (size_t i = 0; names != nullptr && i < reading_count; i++) {
         PyObject *name = PyUnicode_FromString(readings[i].name);
@@ -538,13 +691,14 @@ core_global_state_matches(PyObject *object)
     const auto *snapshot = reinterpret_cast<const Snapshot *>(object);
     if (snapshot->count != reading_count)
         return 0;
-    for (size_t i = 0; i < reading_count; i++) {
+    for (size_t h = 0; h < hot_count; h++) {
+        size_t i = hot[h];
         const Reading &r = readings[i];
-        if (r.rare && snapshot->values[i] == 0)
-            continue;
-        if (read(r) != snapshot->values[i])
+        if ((r.when == ALWAYS || snapshot->values[i] != 0) && read(r) != snapshot->values[i])
             return 0;
     }
+    if (flags_at != nullptr && !flags_equal(&snapshot->flags))
+        return 0;
     return PyTuple_GET_SIZE(snapshot->modes) == 0 || same_modes(snapshot);
 }
 

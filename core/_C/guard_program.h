@@ -100,6 +100,7 @@ int core_guard_run(const Instr *instrs, Py_ssize_t count, const FrameView *view,
 int core_value_is_plain(PyObject *value);                  /* immutable, compares without user code */
 int core_key_is_plain(PyObject *key);
 int core_values_equal(PyObject *value, PyObject *constant); /* same type and ==, as the `equals` check defines it */
+int core_dict_unchanged(PyObject *dict, uint64_t *version); /* 1 since the last call with this `version`, which it updates */
 int core_dict_keys_equal(PyObject *dict, PyObject *keys);
 Py_ssize_t core_value_length(PyObject *value);             /* -1: has no such length */
 int core_int_in_range(PyObject *value, PyObject *bounds);  /* bounds: (lo | None, hi | None) */

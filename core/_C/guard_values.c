@@ -1,4 +1,5 @@
 /* Comparisons of values that guards need, none of which leaves an exception set. */
+#define CORE_DICT_INTERNALS
 #include "guard_program.h"
 
 #include <math.h>
@@ -28,16 +29,6 @@ core_value_is_plain(PyObject *value)
         PySliceObject *slice = (PySliceObject *)value;
         return core_value_is_plain(slice->start) && core_value_is_plain(slice->stop) &&
                core_value_is_plain(slice->step);
-    }
-    if (PyFrozenSet_CheckExact(value)) {
-        Py_ssize_t position = 0;
-        Py_hash_t hash;
-        PyObject *item;
-        while (_PySet_NextEntry(value, &position, &item, &hash)) {
-            if (!core_value_is_plain(item))
-                return 0;
-        }
-        return 1;
     }
     return 0;
 }
@@ -144,6 +135,14 @@ core_values_equal(PyObject *value, PyObject *constant)
                core_values_equal(a->step, b->step);
     }
     return generic_equal(value, constant);
+}
+
+int
+core_dict_unchanged(PyObject *dict, uint64_t *version)
+{
+    uint64_t now = core_dict_version(dict), before = *version;
+    *version = now;
+    return now == before;
 }
 
 /* OrderedDict keeps an order of its own, which its iterator (C code, whatever a subclass overrides) follows. */

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .held import Held
-from .source import Instruction, Source, instance_dict, is_plain_key
+from .source import PRIMITIVES, Instruction, Source, instance_dict
 from .tensor_spec import TensorSpec
 
 Register = Callable[[Source], int]
@@ -188,7 +188,7 @@ class DictKeys(Check):
 
     @property
     def runs_user_code(self) -> bool:  # type: ignore[override]
-        return not all(is_plain_key(key) for key in self.keys)
+        return not all(type(key) is str for key in self.keys)
 
     def instructions(self, src: int, register: Register) -> list[Instruction]:
         return [("dict_keys", src, self.keys)]
@@ -223,7 +223,7 @@ class MissingKey(Check):
 
     @property
     def runs_user_code(self) -> bool:  # type: ignore[override]
-        return not is_plain_key(self.key)
+        return type(self.key) is not str
 
     def instructions(self, src: int, register: Register) -> list[Instruction]:
         return [("missing_key", src, self.key)]
@@ -479,10 +479,9 @@ def _other_object(expected: Any, value: Any) -> str:
 
 
 def _compares_plainly(value: Any) -> bool:
-    if type(value) in (tuple, list, frozenset, set):
+    """True when the guard program compares `value` without user code; containers that may change are not in this."""
+    if type(value) is tuple:
         return all(_compares_plainly(item) for item in value)
-    if type(value) is dict:
-        return all(is_plain_key(key) and _compares_plainly(item) for key, item in value.items())
     if type(value) is slice:
         return _compares_plainly((value.start, value.stop, value.step))
-    return is_plain_key(value)
+    return type(value) in PRIMITIVES or value is Ellipsis

@@ -9,7 +9,6 @@ not know guards, graphs or torch.
 
 from __future__ import annotations
 
-import builtins
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -361,8 +360,8 @@ class DictItemSource(Source):
 
     @property
     def runs_user_code(self) -> bool:  # type: ignore[override]
-        """A key of a user's type is compared by its own `__eq__`."""
-        return not is_plain_key(self.key)
+        """In a dict with other keys than str, some key's own `__eq__` may be called."""
+        return type(self.key) is not str
 
     def name(self) -> str:
         return f"{self.base.name()}[{self.key!r}]"
@@ -486,13 +485,6 @@ class MethodPartSource(Source):
 
     def _content(self) -> tuple[Any, ...]:
         return (self.base, self.part)
-
-
-def is_plain_key(key: Any) -> bool:
-    """True when hashing and comparing `key` runs no code of a user's."""
-    if type(key) is tuple:
-        return all(is_plain_key(item) for item in key)
-    return type(key) in PRIMITIVES or isinstance(key, builtins.type) and type(key) is builtins.type
 
 
 def instance_dict(value: Any) -> dict[str, Any]:

@@ -21,8 +21,11 @@ from ..graph.outputs import Slot, ViewOfSlot
 from ..graph.partition import Partition, is_random, operator_name
 from .wrapper import CallState
 
-_RUNNING_STATISTICS = {"_native_batch_norm_legit_functional": ((3, 4), (3, 4))}
-"""Operators whose operands at the first positions reach, in training, only the results at the second positions."""
+_RUNNING_STATISTICS = {
+    "_native_batch_norm_legit_functional": ((3, 4), 5, (3, 4)),
+    "native_batch_norm_backward": ((3, 4), 7, ()),
+}
+"""Operator -> (operands, flag, results): where the flag operand is true, those operands reach only those results."""
 
 
 class EagerBackward:
@@ -172,13 +175,10 @@ def _reaches(start: fx.Node, results: Sequence[fx.Node]) -> bool:
 def _influenced(node: fx.Node) -> list[fx.Node]:
     users: list[fx.Node] = []
     for user in node.users:
-        narrow = _RUNNING_STATISTICS.get(operator_name(user)) if user.op == "call_function" else None
-        if narrow is not None and user.args[5] and all(arg is not node for arg in _others(user, narrow[0])):
-            users += [item for item in user.users if item.args[1] in narrow[1]]
+        operands, flag, results = _RUNNING_STATISTICS.get(operator_name(user), ((), 0, ()))
+        used_at = [at for at, arg in enumerate(user.args) if arg is node]
+        if operands and user.args[flag] is True and set(used_at) <= set(operands):
+            users += [item for item in user.users if item.args[1] in results]
         elif user.op != "output":
             users.append(user)
     return users
-
-
-def _others(node: fx.Node, positions: Sequence[int]) -> list[Any]:
-    return [arg for at, arg in enumerate(node.args) if at not in positions]

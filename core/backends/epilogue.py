@@ -13,7 +13,18 @@ from typing import Any
 import torch
 
 from .. import torch_compat
-from ..graph.outputs import BASE, Constant, Epilogue, InputItself, Slot, SlotRef, ViewOfInput, ViewOfSlot, ViewStep
+from ..graph.outputs import (
+    BASE,
+    Constant,
+    Epilogue,
+    InputItself,
+    Slot,
+    SlotRef,
+    ViewOfInput,
+    ViewOfSlot,
+    ViewStep,
+    as_strided_within,
+)
 from .generated import Code, tuple_text
 
 FOREACH_FROM = 4
@@ -42,7 +53,7 @@ def _write_backs(code: Code, epilogue: Epilogue, grad_enabled: bool, requires_gr
     plain, unseen, tracked = [], [], []
     for write in epilogue.write_backs:
         if write.mode == "data":
-            unseen.append((f"i{write.input}.data", f"s{write.slot}"))
+            plain.append((f"i{write.input}.data", f"s{write.slot}"))
         elif write.mode == "grad":
             tracked.append((f"i{write.input}", f"s{write.slot}"))
         elif requires_grad[write.input] and grad_enabled:
@@ -104,14 +115,20 @@ def _output(code: Code, output: Any, name: str, grad_enabled: bool) -> str:
 
 def _views(code: Code, base: str, steps: Sequence[ViewStep], name: str, grad_enabled: bool) -> str:
     for step in steps:
-        op = code.bind(step.op, _op_name(step.op))
-        args = [_literal(code, arg, base) for arg in step.args]
-        args += [f"{key}={_literal(code, value, base)}" for key, value in step.kwargs]
-        item = "" if step.item is None else f"[{step.item}]"
         with _GradMode(code, wanted=step.grad, current=grad_enabled):
-            code.line(f"{name} = {op}({', '.join(args)}){item}")
+            code.line(f"{name} = {_view(code, base, step)}")
         base = name
     return base
+
+
+def _view(code: Code, base: str, step: ViewStep) -> str:
+    args = [_literal(code, arg, base) for arg in step.args]
+    if step.op is as_strided_within:  # written out: a function of ours has no place on a warm call
+        _, size, stride, offset = args
+        return f"{base}.as_strided({size}, {stride}, {base}.storage_offset() + {offset})"
+    args += [f"{key}={_literal(code, value, base)}" for key, value in step.kwargs]
+    item = "" if step.item is None else f"[{step.item}]"
+    return f"{code.bind(step.op, _op_name(step.op))}({', '.join(args)}){item}"
 
 
 def _op_name(op: Any) -> str:

@@ -423,16 +423,18 @@ def _layout(lowered: _Lowered, targets: dict[int, int]) -> list[int]:
 
 def _emit(lowered: _Lowered, starts: Sequence[int]) -> bytes:
     out = bytearray()
+    add = out.append
     at = 0
     for opcode, arg, after in zip(lowered.opcodes, lowered.args, starts[1:]):
         caches = CACHES[opcode]
         # A jump may keep a prefix that its final length no longer needs, so the prefixes follow from the size.
-        prefixes = (after - at - 2 >> 1) - caches
-        for place in range(prefixes, 0, -1):
-            out.append(EXTENDED_ARG)
-            out.append(arg >> 8 * place & 255)
-        out.append(opcode)
-        out.append(arg & 255)
+        if after - at - 2 != 2 * caches:
+            for place in range((after - at - 2 >> 1) - caches, 0, -1):
+                add(EXTENDED_ARG)
+                add(arg >> 8 * place & 255)
+            arg &= 255
+        add(opcode)
+        add(arg)
         if caches:
             out += _CACHE_BYTES[caches]
         at = after

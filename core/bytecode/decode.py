@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -53,7 +54,7 @@ class DecodedCode:
         self.instructions = instructions
         self.exception_table = exception_table
         self.local_names = local_names  # one name a slot: locals, then cells that are no locals, then free variables
-        self._indices = indices  # code unit -> index of the instruction it belongs to
+        self._indices = indices  # code unit -> index of the instruction that starts there, -1 inside one
         self._handlers: list[ExceptionEntry | None] | None = None
         self.facts: dict[str, Any] = {}  # results of analyses over this code (liveness, depths), computed once
 
@@ -72,7 +73,7 @@ class DecodedCode:
 
     def at(self, offset: int) -> Instruction:
         """The instruction that the byte offset lies in (an offset of `tb_lasti`, `f_lasti`, a prefix or a cache)."""
-        return self.instructions[self._indices[offset >> 1]]
+        return self.instructions[_index_at(self._indices, offset)]
 
     def next_of(self, instruction: Instruction) -> Instruction | None:
         """The instruction behind one, in the order of the code; None behind the last."""
@@ -92,6 +93,13 @@ class DecodedCode:
                 handlers[first : last + 1] = [entry] * (last + 1 - first)
             self._handlers = handlers
         return self._handlers
+
+
+def _index_at(indices: list[int], offset: int) -> int:
+    unit = offset >> 1
+    while indices[unit] < 0:
+        unit -= 1
+    return indices[unit]
 
 
 _lock = threading.Lock()
@@ -133,8 +141,9 @@ def _decode(code: CodeType) -> DecodedCode:
     local_names = local_names_of(code)
     spans = list(code.co_positions())
     positions: dict[Any, Position] = {}
+    new_position = partial(tuple.__new__, Position)  # a third of the cost of Position(*span)
     instructions: list[Instruction] = []
-    indices: list[int] = []
+    indices = [-1] * (len(raw) >> 1)
     jumps: list[tuple[Instruction, int]] = []
     compare_shift = TABLE.compare_shift
     compare_mask = (1 << compare_shift) - 1
@@ -171,13 +180,13 @@ def _decode(code: CodeType) -> DecodedCode:
         span = spans[at >> 1]
         position = positions.get(span)
         if position is None:
-            position = positions[span] = Position(*span)
+            position = positions[span] = new_position(span)
         instruction = Instruction(OPNAME[opcode], arg, argval, flags, None, start, position)
         if kind == FORWARD:
             jumps.append((instruction, behind + 2 * arg))  # type: ignore[operator]
         elif kind == BACKWARD:
             jumps.append((instruction, behind - 2 * arg))  # type: ignore[operator]
-        indices.extend([len(instructions)] * ((behind - start) >> 1))
+        indices[start >> 1] = len(instructions)
         instructions.append(instruction)
         start = at = behind
         extended = 0
@@ -188,7 +197,7 @@ def _decode(code: CodeType) -> DecodedCode:
     table = [
         ExceptionEntry(
             instructions[indices[first >> 1]],
-            instructions[indices[(end >> 1) - 1]],
+            instructions[_index_at(indices, end - 2)],
             instructions[indices[target >> 1]],
             depth,
             lasti,

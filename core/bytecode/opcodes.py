@@ -32,8 +32,8 @@ SEND_KEEPS_RECEIVER = TABLE.send_keeps_receiver
 PLAIN, NO_ARGUMENT, CONST, NAME, FLAGGED_NAME, LOCAL, FORWARD, BACKWARD, COMPARE, FUSED = range(10)
 
 COMPARE_OPERATORS = ("<", "<=", "==", "!=", ">", ">=")
-BINARY_OPERATORS = ("+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^")
-BINARY_OPERATORS += tuple(operator + "=" for operator in BINARY_OPERATORS)
+_PLAIN_OPERATORS = ("+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^")
+BINARY_OPERATORS = _PLAIN_OPERATORS + tuple(operator + "=" for operator in _PLAIN_OPERATORS)
 
 EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 # 3.12 and later also list pseudo opcodes, numbered from 256 up, which never stand in a code object.

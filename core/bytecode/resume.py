@@ -240,8 +240,8 @@ def _entry(
     for place in range(shape.depth):
         argument = f"{_STACK}{place}"
         if place in saved:
-            name = CellName(decoded.local_names[saved[place].slot])
-            entry += _enter_comprehension(argument, place in nulls, name, saved[place].plain)
+            variable = CellName(decoded.local_names[saved[place].slot])
+            entry += _enter_comprehension(argument, place in nulls, variable, saved[place].plain)
         elif place in nulls:
             entry += emit.push_null()
         elif place in shape.handled:

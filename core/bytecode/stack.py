@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from dis import stack_effect
-from functools import cache
 
 from .decode import DecodedCode
 from .instruction import Instruction
@@ -13,22 +12,31 @@ from .opcodes import KIND, NO_ARGUMENT, OPCODE, OPNAME, TABLE, TERMINATORS
 
 _TERMINATOR_CODES = frozenset(OPCODE[name] for name in TERMINATORS if name in OPCODE)
 
-_CALL_PAIR = (OPCODE["PRECALL"], OPCODE["CALL"]) if TABLE.has_precall else ()
+_effects: dict[int, tuple[int, int]] = {}  # opcode and argument -> effect, and effect of the jump; only ever added to
 
 
-@cache
 def effect(opcode: int, arg: int, jump: bool) -> int:
     """How many values the opcode leaves on the stack beyond those it found, when it jumps or when it does not."""
-    if TABLE.has_precall and opcode in _CALL_PAIR:
+    return _both_effects(opcode, arg)[jump]
+
+
+def _both_effects(opcode: int, arg: int) -> tuple[int, int]:
+    key = opcode | arg << 8
+    known = _effects.get(key)
+    if known is None:
+        known = _effects[key] = (_effect(opcode, arg, False), _effect(opcode, arg, True))
+    return known
+
+
+def _effect(opcode: int, arg: int, jump: bool) -> int:
+    opname = OPNAME[opcode]
+    if TABLE.has_precall and opname in ("PRECALL", "CALL"):
         # 3.11 books the pop of the arguments at PRECALL; in truth CALL takes them.
-        return 0 if opcode == _CALL_PAIR[0] else -1 - arg
-    effective = None if KIND[opcode] == NO_ARGUMENT else arg
-    change: int = stack_effect(opcode, effective, jump=jump)
-    if OPNAME[opcode] == "RETURN_GENERATOR":
-        # The generator starts with the value that send() gives it on the stack; the interpreter's own table counts
-        # that push at the first instruction behind only in some versions.
-        return max(change, 1)
-    return change
+        return 0 if opname == "PRECALL" else -1 - arg
+    change: int = stack_effect(opcode, None if KIND[opcode] == NO_ARGUMENT else arg, jump=jump)
+    # A generator starts with the value that send() gives it on the stack; the interpreter's own table counts that push
+    # at the first instruction behind only in some versions.
+    return max(change, 1) if opname == "RETURN_GENERATOR" else change
 
 
 class StackUnderflow(ValueError):
@@ -43,33 +51,28 @@ def stack_size(
     entry: int = 0,
 ) -> int:
     """The greatest depth reached. targets: index of a jump -> index it goes to; handlers: (index, depth there)."""
-    depths: dict[int, int] = {}
+    end = len(opcodes)
+    depths = [-1] * end
     deepest = 0
     waiting = [(entry, 0), *handlers]
-    end = len(opcodes)
+    known_effects = _effects.get
     while waiting:
         at, depth = waiting.pop()
-        while at < end:
-            known = depths.get(at)
-            if known is not None and known >= depth:
-                break
+        if depth > deepest:
+            deepest = depth
+        while at < end and depths[at] < depth:
             depths[at] = depth
-            if depth > deepest:
-                deepest = depth
             opcode, arg = opcodes[at], args[at]
-            target = targets.get(at)
-            if target is not None:
-                there = depth + effect(opcode, arg, True)
-                if there > deepest:
-                    deepest = there
-                waiting.append((target, there))
+            both = known_effects(opcode | arg << 8) or _both_effects(opcode, arg)
+            if at in targets:
+                waiting.append((targets[at], depth + both[1]))
             if opcode in _TERMINATOR_CODES:
                 break
-            depth += effect(opcode, arg, False)
-            if depth < 0:
-                raise StackUnderflow(f"{OPNAME[opcode]} at index {at} takes more values than the stack holds")
+            depth += both[0]
             if depth > deepest:
                 deepest = depth
+            elif depth < 0:
+                raise StackUnderflow(f"{OPNAME[opcode]} at index {at} takes more values than the stack holds")
             at += 1
     return deepest
 

@@ -100,26 +100,41 @@ def encode_line_table(spans: Iterable[tuple[Span, int]], first_line: int) -> byt
     Entries are cut as CPython's own compiler of the running version cuts them, so that an unchanged function keeps its
     table byte for byte: 3.11 writes one entry an instruction, later versions one for a run of equal spans.
     """
-    out = bytearray()
-    line = first_line
+    return _encode_runs(_merged(spans) if TABLE.merges_locations else spans, first_line)
+
+
+def _merged(spans: Iterable[tuple[Span, int]]) -> list[tuple[Span, int]]:
+    """One item for each run of equal spans."""
+    runs: list[tuple[Span, int]] = []
     pending: Span | None = None
     waiting = 0
-    merges = TABLE.merges_locations
     for span, units in spans:
-        if merges and span == pending:
+        if span == pending:
             waiting += units
             continue
         if pending is not None:
-            while waiting > _MAX_UNITS:
-                line = _location(pending, _MAX_UNITS, line, out)
-                waiting -= _MAX_UNITS
-            line = _location(pending, waiting, line, out)
+            runs.append((pending, waiting))
         pending, waiting = span, units
     if pending is not None:
-        while waiting > _MAX_UNITS:
-            line = _location(pending, _MAX_UNITS, line, out)
-            waiting -= _MAX_UNITS
-        _location(pending, waiting, line, out)
+        runs.append((pending, waiting))
+    return runs
+
+
+def _encode_runs(runs: Iterable[tuple[Span, int]], last_line: int) -> bytes:
+    out = bytearray()
+    add = out.append
+    for span, units in runs:
+        line, end_line, column, end_column = span
+        while units > _MAX_UNITS:
+            last_line = _location(span, _MAX_UNITS, last_line, out)
+            units -= _MAX_UNITS
+        # Most entries have the shortest form, so it is written here, without a call.
+        if line == last_line and line == end_line and column is not None and end_column is not None:
+            if column < 80 and 0 <= end_column - column < 16:
+                add(0x80 | units - 1 | column >> 3 << 3)
+                add((column & 7) << 4 | end_column - column)
+                continue
+        last_line = _location(span, units, last_line, out)
     return bytes(out)
 
 

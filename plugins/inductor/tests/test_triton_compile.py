@@ -13,17 +13,22 @@ pytest.importorskip("triton")
 if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
     pytest.skip("the interpreter replaces the compiler", allow_module_level=True)
 sys.path.insert(0, str(Path(__file__).parent))
-from core_inductor.triton.operations import UnsupportedOperation  # noqa: E402
-from core_inductor.triton.printer import NotOneGroup, print_group  # noqa: E402
-from triton_groups import CASES, Case, aten, kernel_of  # noqa: E402
+from core_inductor.triton.operations import UnsupportedOperation, operation  # noqa: E402
+from core_inductor.triton.printer import EmptySpace  # noqa: E402
+from triton_cases import CASES, Case, aten, program_of  # noqa: E402
 
 sys.path.pop(0)
+
+
+def only_kernel(case):
+    (kernel,) = program_of(case).kernels
+    return kernel
 
 
 def compiled(case):
     from core_inductor.triton.build import compile_cubin
 
-    return compile_cubin(kernel_of(case)[0])
+    return compile_cubin(only_kernel(case))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,7 @@ def test_a_group_compiles_for_sm_90(name):
 
 def test_functions_of_the_gpu_math_library_compile():
     case = Case(lambda a: (aten.atan(aten.lgamma(aten.pow(a, a))),), (torch.rand(100),))
-    assert not kernel_of(case)[0].interpretable
+    assert not only_kernel(case).interpretable
     assert compiled(case).code
 
 
@@ -52,34 +57,30 @@ def test_a_pointwise_program_loads_whole_vectors():
 
 
 def test_a_value_is_loaded_once_and_members_are_not_read_back():
-    kernel, lowered, _ = kernel_of(CASES["softmax"])
+    kernel = only_kernel(CASES["softmax"])
     assert kernel.source.count("tl.load(") == 1 and kernel.source.count("tl.store(") == 1
-    assert len(kernel.inputs) == 1 and len(lowered.loops()) > 2
+    assert len(kernel.inputs) == 1
 
 
 def test_a_long_row_is_walked_once_for_each_level_of_reductions():
-    kernel, _, _ = kernel_of(CASES["softmax of a long row"])
+    kernel = only_kernel(CASES["softmax of a long row"])
     assert kernel.source.count("for start in range(") == 3
 
 
-def test_a_member_read_at_another_element_is_refused():
-    def shifted(a):
-        b = aten.exp(a)
-        return (b, aten.add(b, aten.flip(b, [0])))
-
-    with pytest.raises(NotOneGroup, match="another element"):
-        kernel_of(Case(shifted, (torch.rand(8),)))
-
-
-def test_nodes_of_different_shapes_are_refused():
-    with pytest.raises(NotOneGroup, match="shapes"):
-        kernel_of(Case(lambda a, b: (aten.exp(a), aten.exp(b)), (torch.rand(8), torch.rand(9))))
+def test_a_space_without_points_is_refused():
+    with pytest.raises(EmptySpace):
+        program_of(Case(lambda a: (aten.add(a, 1),), (torch.rand(0, 3),)))
 
 
 def test_an_operation_without_triton_code_is_named():
-    _, lowered, _ = kernel_of(CASES["exp"])
-    (node,) = lowered.loops()
-    node.body.append(node.body[-1]._replace(name="no_such_operation", args=(0,)))
-    node.result = len(node.body) - 1
     with pytest.raises(UnsupportedOperation, match="no_such_operation"):
-        print_group("kernel", [node], [node])
+        operation("no_such_operation", ["a"], "float32", "float32")
+
+
+def test_a_long_chain_of_operations_is_printed():
+    def chain(a):
+        for _ in range(350):
+            a = aten.exp(aten.neg(a))
+        return (a,)
+
+    assert only_kernel(Case(chain, (torch.rand(4),))).source.count("tl.exp(") >= 100

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("triton")
 sys.path.insert(0, str(Path(__file__).parent))
-from triton_groups import CASES  # noqa: E402
+from triton_cases import CASES  # noqa: E402
 
 sys.path.pop(0)
 
@@ -21,7 +21,7 @@ def errors():
     """Case name -> (largest error over the allowed one, exception text)."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     result = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("triton_groups.py"))],
+        [sys.executable, str(Path(__file__).with_name("triton_cases.py"))],
         env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path},
         capture_output=True,
         text=True,

@@ -1,9 +1,8 @@
-"""The Triton printer: nodes over one iteration space become one program.
+"""The Triton printer: one scheduled kernel becomes one Triton program.
 
-Two shapes of program. *Flat*: pointwise nodes of one shape; a program computes BLOCK consecutive elements. *Rows*:
-reductions over one set of loops, and pointwise nodes around them; a program computes one row, which stays in registers
-up to MAX_BLOCK elements and is walked in blocks beyond, once for every level of reductions that depend on each other.
-Values of nodes in the group are never read back from memory.
+Two shapes of program. *Flat*, without reductions: a program computes BLOCK consecutive points. *Rows*: a program
+computes one row; its columns stay in registers up to MAX_BLOCK, and are walked in blocks beyond, once for each walk of
+the kernel. A value is printed where it is first needed and once in each place that can see it.
 """
 
 from __future__ import annotations
@@ -13,362 +12,253 @@ from dataclasses import dataclass, field
 
 from ..ir import expr
 from ..ir.dtypes import HALF
-from ..ir.expr import (
-    Atom,
-    Expr,
-    Index,
-    Indirect,
-    atoms_of,
-    delinearize,
-    linear,
-    loop_var,
-    product,
-    substitute,
-)
-from ..ir.nodes import Loops, Node, Op, Reduce
-from .indexing import index_text, size_names
+from ..ir.expr import Atom, Index, Indirect, atoms_of, combine, delinearize, loop_var, product, substitute
+from ..sched.kernel import COLUMN, ROW, Kernel, Store, Value, size_of
+from .indexing import index_text
 from .kernel import TritonKernel
 from .operations import PRELUDE, TRITON_TYPES, literal, operation
 
 FLAT_BLOCK = 1024
 MAX_BLOCK = 8192  # rows up to this length stay in registers: 16 to 32 elements a thread
 LOOP_BLOCK = 4096
+NO_POSITION = 2**62  # behind every position that argmax and argmin can find
 
 
-class NotOneGroup(Exception):
-    """The nodes don't share an iteration space, or one reads another at a different element."""
+class EmptySpace(Exception):
+    """A kernel without points needs no program."""
 
 
-def print_group(name: str, nodes: Sequence[Loops], stored: Sequence[Node]) -> TritonKernel:
-    """The program that computes `nodes`, in order, and writes those of `stored`.
-
-    Raises NotOneGroup, or UnsupportedOperation when Triton lacks an operation.
-    """
-    return _Printer(name, tuple(nodes), tuple(stored)).run()
+def print_kernel(kernel: Kernel) -> TritonKernel:
+    """The program of a kernel. Raises UnsupportedOperation when Triton lacks an operation, EmptySpace."""
+    return _Printer(kernel).run()
 
 
 @dataclass
 class _Scope:
-    """Where text goes, and what can be used there: variables by (node, position) and by their expression."""
+    """Where text goes, and which variables can be seen there: by position of the value and by expression."""
 
     indent: str
-    values: dict[tuple[Node, int], str] = field(default_factory=dict)
+    outer: _Scope | None = None
+    values: dict[int, str] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
+
+    def value(self, position: int) -> str | None:
+        """The variable of a value printed here or further out."""
+        return self.values.get(position) or (self.outer.value(position) if self.outer else None)
+
+    def expression(self, text: str) -> str | None:
+        """The variable of an equal expression printed here or further out."""
+        return self.printed.get(text) or (self.outer.expression(text) if self.outer else None)
 
 
 class _Printer:
-    def __init__(self, name: str, nodes: tuple[Loops, ...], stored: tuple[Node, ...]) -> None:
-        self.name = name
-        self.nodes = nodes
-        self.stored = stored
-        self.group = set(nodes)
-        self.reductions = [node for node in nodes if isinstance(node, Reduce)]
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.flat = not kernel.reduces
         self.lines: list[str] = []
-        self.inputs: dict[Node, str] = {}
-        self.scalars: dict[str, str] = {}
-        self.sizes: set[str] = set()
-        self.results: dict[Node, str] = {}  # folded values and stored rows: one number a program
+        self.top = _Scope("    ")
+        self.inputs = {node: f"in{k}" for k, node in enumerate(kernel.inputs)}
+        self.outputs = {node: f"out{k}" for k, node in enumerate(kernel.outputs)}
         self.uses_libdevice = False
         self._names = 0
-        self.rows, self.columns = self._space()
-        if self.rows == 0 or self.columns == 0:
-            raise NotOneGroup("a space without elements needs no kernel")
-        self.row = loop_var("row", self.rows)
-        self.column = loop_var("column", self.columns)
-        self.names: dict[Atom, str] = {_atom(self.row): "row", _atom(self.column): "column"}
+        rows, columns = (product(size_of(v) for v in variables) for variables in (kernel.rows, kernel.cols))
+        if rows == 0 or columns == 0:
+            raise EmptySpace(kernel.name)
+        self.rows, self.columns = (1, rows) if self.flat else (rows, columns)
+        self.column = _atom(loop_var("column", self.columns))
+        self.names: dict[Atom, str] = {self.column: "column", _atom(loop_var("row", self.rows)): "row"}
+        self.mapping = self._mapping()
+        fixed = isinstance(self.columns, int) and self.columns <= MAX_BLOCK
+        self.in_registers = self.flat or fixed
+        self.block = FLAT_BLOCK if self.flat else _power_of_two(self.columns) if fixed else LOOP_BLOCK
 
-    # --- the space ----------------------------------------------------------------------------------------------------
-
-    def _space(self) -> tuple[Index, Index]:
-        """(rows, columns): outer and reduced elements, or 1 and all elements of a flat group."""
-        if not self.reductions:
-            if len({node.sizes for node in self.nodes}) != 1:
-                raise NotOneGroup("pointwise nodes of different shapes")
-            return 1, product(self.nodes[0].sizes)
-        first = self.reductions[0]
-        rows, columns = product(first.sizes), product(first.reduced)
-        for node in self.reductions:
-            if product(node.sizes) != rows or product(node.reduced) != columns:
-                raise NotOneGroup("reductions over different loops")
-        return rows, columns
-
-    def _is_full(self, node: Loops) -> bool:
-        """Whether a node has a value for each element of the space, not one a row."""
-        if not self.reductions:
-            return True
-        if isinstance(node, Reduce):
-            return False
-        elements = product(node.sizes)
-        if elements == product((self.rows, self.columns)) and (self.columns != 1):
-            return True
-        if elements != self.rows:
-            raise NotOneGroup(f"{node.name} has neither a value a row nor one an element")
-        return False
-
-    def _coordinates(self, node: Loops) -> dict[Atom, Index]:
-        """The loop variables of a node in terms of row and column."""
-        if isinstance(node, Reduce):
-            values = (*delinearize(self.row, node.sizes), *delinearize(self.column, node.reduced))
-        elif not self.reductions:
-            values = delinearize(self.column, node.sizes)
-        elif self._is_full(node):
-            values = self._full_coordinates(node)
-        else:
-            values = delinearize(self.row, node.sizes)
-        return {_atom(v): value for v, value in zip(node.variables, values) if _is_var(v)}
-
-    def _full_coordinates(self, node: Loops) -> tuple[Index, ...]:
-        """Which dimensions of a full node are rows: as in a reduction of a tensor of its shape, else the first ones."""
-        shared = self._like_a_reduction(node)
-        if shared is not None:
-            return shared
-        return delinearize(expr.add(expr.mul(self.row, self.columns), self.column), node.sizes)
-
-    def _like_a_reduction(self, node: Loops) -> tuple[Index, ...] | None:
-        """The coordinates at which a reduction of the group reads a tensor of this node's shape."""
-        for reduction in self.reductions:
-            outer = delinearize(self.row, reduction.sizes)
-            inner = delinearize(self.column, reduction.reduced)
-            for op in reduction.loads():
-                target, index = op.attr
-                if target.sizes == node.sizes and _permutes(index, reduction.variables):
-                    values = {_atom(v): c for v, c in zip(reduction.variables, (*outer, *inner)) if _is_var(v)}
-                    return tuple(substitute(i, values) for i in index)
-        return None
+    def _mapping(self) -> dict[Atom, Index]:
+        """The kernel's loop variables in terms of row and column."""
+        row, column = loop_var("row", self.rows), self.column.as_expr
+        result: dict[Atom, Index] = {}
+        for variables, position in ((self.kernel.rows, column if self.flat else row), (self.kernel.cols, column)):
+            values = delinearize(position, [size_of(v) for v in variables])
+            result.update({_atom(v): value for v, value in zip(variables, values)})
+        return result
 
     # --- the program --------------------------------------------------------------------------------------------------
 
     def run(self) -> TritonKernel:
-        flat = not self.reductions
-        block = self._block()
-        whole = flat or isinstance(self.columns, int) and self.columns <= MAX_BLOCK
-        self._head(flat, whole)
-        scope = _Scope("    ")
-        if flat:
-            self._store_all(scope)
-        elif whole:
-            for node in self.nodes:
-                if isinstance(node, Reduce):
-                    self._fold(node, scope)
-            self._store_all(scope)
-        else:
-            self._walk()
-        programs = expr.floordiv(expr.add(self.columns, block - 1), block) if flat else self.rows
-        return self._kernel(block, programs)
-
-    def _block(self) -> int:
-        if not self.reductions:
-            return FLAT_BLOCK
-        if isinstance(self.columns, int) and self.columns <= MAX_BLOCK:
-            return max(1 << (self.columns - 1).bit_length(), 1) if self.columns else 1
-        return LOOP_BLOCK
-
-    def _head(self, flat: bool, whole: bool) -> None:
-        columns = self._index(self.columns)
-        if flat:
+        if self.flat:
             self._line("    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)")
-            self._line(f"    inside = column < {columns}")
-            return
-        self._line("    row = tl.program_id(0).to(tl.int64)")
-        if whole:
-            self._line("    column = tl.arange(0, BLOCK).to(tl.int64)")
-            self._line(f"    inside = column < {columns}")
+            self._line(f"    inside = column < {self._index(self.columns)}")
+            self._stores(self.kernel.stores, self.top)
+            programs = expr.floordiv(expr.add(self.columns, self.block - 1), self.block)
+        else:
+            self._line("    row = tl.program_id(0).to(tl.int64)")
+            self._row_in_registers() if self.in_registers else self._row_by_walks()
+            programs = self.rows
+        return self._finished(programs)
 
-    def _walk(self) -> None:
-        """Rows that don't fit: one loop over blocks for each level of reductions, one for the full results."""
-        outer = _Scope("    ")
-        for level in self._levels():
-            for node in level:
-                self._line(f"    {self._accumulator(node)} = {self._start(node)}")
-                if node.kind in ("argmax", "argmin"):
-                    self._line(f"    {self._accumulator(node)}_at = tl.full((BLOCK,), {2**62}, tl.int64)")
+    def _row_in_registers(self) -> None:
+        self._line("    column = tl.arange(0, BLOCK).to(tl.int64)")
+        self._line(f"    inside = column < {self._index(self.columns)}")
+        self._stores(self.kernel.stores, self.top)
+
+    def _row_by_walks(self) -> None:
+        """A loop over blocks for each walk: its reductions are accumulated, its stores written."""
+        for walk in range(self.kernel.walks):
+            reductions = [k for k, v in enumerate(self.kernel.values) if v.name == "reduce" and v.attr[1] == walk]
+            stores = [s for s in self.kernel.stores if s.level == COLUMN and s.stage == walk]
+            self._row_values(walk)
+            if not reductions and not stores:
+                continue
+            for position in reductions:
+                self._start(position)
             scope = self._loop()
-            for node in level:
-                self._accumulate(node, scope)
-            for node in level:
-                self._finish(node, outer)
-        full = [node for node in self.stored if self._is_full(node)]
-        if full:
-            scope = self._loop()
-            for node in full:
-                self._store(node, scope)
-        for node in self.stored:
-            if node not in full:
-                self._store(node, outer)
+            for position in reductions:
+                self._accumulate(position, scope)
+            self._stores(stores, scope)
+            for position in reductions:
+                self.top.values[position] = self._folded(self.kernel.values[position], f"acc{position}", self.top)
+        self._stores([s for s in self.kernel.stores if s.level == ROW], self.top)
+
+    def _row_values(self, walk: int) -> None:
+        """Print the values of the row that this walk may read: inside a loop they would be computed for every block."""
+        for position, value in enumerate(self.kernel.values):
+            if value.level == ROW and value.stage <= walk and value.name not in ("reduce", "const"):
+                self._value(position, self.top)
 
     def _loop(self) -> _Scope:
-        self._line(f"    for start in range(0, {self._index(self.columns)}, BLOCK):")
+        columns = self._index(self.columns)
+        self._line(f"    for start in range(0, {columns}, BLOCK):")
         self._line("        column = start + tl.arange(0, BLOCK).to(tl.int64)")
-        self._line(f"        inside = column < {self._index(self.columns)}")
-        return _Scope("        ")
+        self._line(f"        inside = column < {columns}")
+        return _Scope("        ", self.top)
 
-    def _levels(self) -> list[list[Reduce]]:
-        """Reductions by how many others stand before them; those of one level share a loop."""
-        depth: dict[Loops, int] = {}
-        for node in self.nodes:
-            before = [depth[op.attr[0]] for op in node.loads() if op.attr[0] in depth]
-            depth[node] = max(before, default=0) + isinstance(node, Reduce)
-        count = max(depth.values(), default=0)
-        return [[n for n in self.reductions if depth[n] == level] for level in range(1, count + 1)]
-
-    def _store_all(self, scope: _Scope) -> None:
-        for node in self.stored:
-            self._store(node, scope)
-
-    def _store(self, node: Node, scope: _Scope) -> None:
-        assert isinstance(node, Loops)
-        value = self.results[node] if isinstance(node, Reduce) else self._value(node, node.result, scope)
-        if node.dtype in HALF:
-            value = f"{value}.to({TRITON_TYPES[node.dtype]})"
-        index = self._index(self._own_position(node))
-        mask = ", mask=inside" if self._is_full(node) else ""
-        if not self._is_full(node):
-            value = f"({value})"
-        elif not self._varies(self._own_position(node)):
-            index = f"{index} + column * 0"
-        self._line(f"{scope.indent}tl.store(out{self.stored.index(node)} + {index}, {value}{mask})")
-
-    def _own_position(self, node: Loops) -> Index:
-        """Where the element of the current row and column lies in the node's own storage."""
-        coordinates = self._coordinates(node)
-        outer = node.variables[: len(node.sizes)]
-        return linear([substitute(v, coordinates) for v in outer], node.strides)
+    def _stores(self, stores: Sequence[Store], scope: _Scope) -> None:
+        for store in stores:
+            value = self._value(store.value, scope)
+            offset = combine(substitute(store.offset, self.mapping))
+            if store.buffer.dtype in HALF:
+                value = f"{value}.to({TRITON_TYPES[store.buffer.dtype]})"
+            mask = ", mask=inside" if self._varies(offset) else ""
+            self._line(f"{scope.indent}tl.store({self.outputs[store.buffer]} + {self._index(offset)}, {value}{mask})")
 
     # --- values -------------------------------------------------------------------------------------------------------
 
-    def _value(self, node: Loops, position: int, scope: _Scope) -> str:
-        """The variable that holds a value of a node's body, printed when it isn't there yet."""
-        known = scope.values.get((node, position))
-        if known is not None:
-            return known
-        coordinates = self._coordinates(node)
-        for at, op in enumerate(node.body[: position + 1]):
-            if (node, at) not in scope.values:
-                args = [scope.values[node, a] for a in op.args]
-                scope.values[node, at] = self._print(node, op, args, coordinates, scope)
-        return scope.values[node, position]
+    def _value(self, position: int, scope: _Scope) -> str:
+        """The variable of a value, printed with all it needs when it can't be seen yet."""
+        for needed in self._unseen(position, scope):
+            value = self.kernel.values[needed]
+            args = [scope.value(a) or "" for a in value.args]
+            scope.values[needed] = self._print(value, args, scope)
+        return scope.value(position) or ""
 
-    def _print(self, node: Loops, op: Op, args: list[str], coordinates: dict[Atom, Index], scope: _Scope) -> str:
-        if op.name in ("load", "masked_load"):
-            target = op.attr[0]
-            if target in self.group:
-                return self._member(op, args, coordinates, scope)
-            return self._load(op, args, coordinates, scope)
-        if op.name == "const":
-            return self._name(literal(op.attr, op.dtype), scope)
-        if op.name == "index":
-            text = self._index(substitute(op.attr, coordinates), tuple(args))
-            return self._name(f"{text} + tl.full((), 0, tl.int64)", scope)
-        if op.name == "index_below":
-            left, right = (self._index(substitute(e, coordinates)) for e in op.attr)
-            return self._name(f"{left} < {right} + tl.full((), 0, tl.int64)", scope)
-        if op.name == "scalar":
-            self.scalars.setdefault(op.attr, op.attr)
-            return self._name(f"{op.attr} + tl.full((), 0, tl.float64)", scope)
-        operand = node.body[op.args[-1]].dtype if op.args else op.dtype
-        text = operation(op.name, args, op.dtype, operand)
+    def _unseen(self, position: int, scope: _Scope) -> list[int]:
+        """The values to print for one, itself included, in order; bodies are too long for recursion."""
+        found: set[int] = set()
+        waiting = [position]
+        while waiting:
+            at = waiting.pop()
+            if at not in found and scope.value(at) is None:
+                found.add(at)
+                waiting.extend(self.kernel.values[at].args)
+        return sorted(found)
+
+    def _print(self, value: Value, args: list[str], scope: _Scope) -> str:
+        if value.name == "reduce":
+            return self._folded(value, self._padded(value, args[0]), scope, args[1:])
+        if value.name in ("load", "masked_load"):
+            return self._load(value, args, scope)
+        if value.name == "const":
+            return self._name(literal(value.attr, value.dtype), scope)
+        if value.name == "index":
+            text = self._index(combine(substitute(value.attr, self.mapping)), tuple(args))
+            return self._name(f"tl.full((), 0, tl.int64) + {text}", scope)
+        if value.name == "index_below":
+            left, right = (self._index(substitute(e, self.mapping)) for e in value.attr)
+            return self._name(f"{left} < tl.full((), 0, tl.int64) + {right}", scope)
+        if value.name == "scalar":
+            return self._name(f"tl.full((), 0, tl.float64) + {value.attr}", scope)
+        operand = self.kernel.values[value.args[-1]].dtype if value.args else value.dtype
+        text = operation(value.name, args, value.dtype, operand)
         self.uses_libdevice = self.uses_libdevice or text.startswith("libdevice.")
         return self._name(text, scope)
 
-    def _member(self, op: Op, args: list[str], coordinates: dict[Atom, Index], scope: _Scope) -> str:
-        """The value of another node of the group, which has to be wanted at the element it's computed at."""
-        target, index = op.attr
-        if op.name == "masked_load":
-            raise NotOneGroup(f"{target.name} is read under a mask")
-        wanted = linear([substitute(i, coordinates) for i in index], target.strides)
-        if wanted != self._own_position(target):
-            raise NotOneGroup(f"{target.name} is read at another element")
-        if isinstance(target, Reduce):
-            return self.results[target]
-        return self._value(target, target.result, scope)
-
-    def _load(self, op: Op, args: list[str], coordinates: dict[Atom, Index], scope: _Scope) -> str:
-        target, index = op.attr
-        masked = op.name == "masked_load"
-        slots = tuple(args[2:] if masked else args)
-        position = linear([substitute(i, coordinates) for i in index], target.strides)
-        text = f"{self._pointer(target)} + {self._index(position, slots)}"
+    def _load(self, value: Value, args: list[str], scope: _Scope) -> str:
+        node, index = value.attr
+        masked = value.name == "masked_load"
+        offset = combine(substitute(index, self.mapping))
+        text = f"{self._pointer(node)} + {self._index(offset, tuple(args[2:] if masked else args))}"
         masks = [args[0]] if masked else []
-        if self._varies(position):
+        if self._varies(offset):
             masks.append("inside")
         elif masked:
             text = f"{text} + {args[0]}.to(tl.int64) * 0"  # the pointer gets the shape of its mask
         loaded = f"tl.load({text}{', mask=' + ' & '.join(masks) + ', other=0' if masks else ''})"
-        if target.dtype in HALF:
+        if node.dtype in HALF:
             loaded += ".to(tl.float32)"
-        elif target.dtype == "bool":
+        elif node.dtype == "bool":
             loaded = f"({loaded} != 0)"
         if masked:
             loaded = f"tl.where({args[0]}, {loaded}, {args[1]})"
         return self._name(loaded, scope)
 
-    def _varies(self, position: Index) -> bool:
-        """Whether a position depends on the column, or on values that may."""
-        return any(a is _atom(self.column) or isinstance(a, Indirect) for a in atoms_of(position))
+    def _pointer(self, node: object) -> str:
+        """An input, or an output that the kernel reads back."""
+        return self.inputs.get(node) or self.outputs[node]  # type: ignore[call-overload]
+
+    def _varies(self, offset: Index) -> bool:
+        """Whether an offset depends on the column, or on values that may."""
+        return any(a is self.column or isinstance(a, Indirect) for a in atoms_of(offset))
 
     # --- reductions ---------------------------------------------------------------------------------------------------
 
-    def _fold(self, node: Reduce, scope: _Scope) -> None:
-        """Fold a row that is in registers."""
-        value = self._padded(node, self._value(node, node.result, scope))
-        if node.kind in ("argmax", "argmin"):
-            value = self._name(value, scope)
-            position = self._name(f"tl.where(inside, column, {2**62})", scope)
-            self.results[node] = self._extreme_position(node, value, position, scope)
-        else:
-            self.results[node] = self._name(self._reduced(node, value), scope)
+    def _start(self, position: int) -> None:
+        """The accumulator of a reduction, one entry a column of a block."""
+        value = self.kernel.values[position]
+        self._line(f"    acc{position} = {self._neutral(value).replace('tl.full(()', 'tl.full((BLOCK,)')}")
+        if value.attr[0] in ("argmax", "argmin"):
+            self._line(f"    acc{position}_at = tl.full((BLOCK,), {NO_POSITION}, tl.int64)")
 
-    def _accumulate(self, node: Reduce, scope: _Scope) -> None:
-        value = self._name(self._padded(node, self._value(node, node.result, scope)), scope)
-        held = self._accumulator(node)
-        if node.kind in ("argmax", "argmin"):
-            combine = "first_largest" if node.kind == "argmax" else "first_smallest"
-            self._line(f"{scope.indent}at = tl.where(inside, column, {2**62})")
-            self._line(f"{scope.indent}{held}, {held}_at = {combine}({held}, {held}_at, {value}, at)")
+    def _accumulate(self, position: int, scope: _Scope) -> None:
+        value = self.kernel.values[position]
+        kind, held = value.attr[0], f"acc{position}"
+        args = [self._value(a, scope) for a in value.args]
+        new = self._name(self._padded(value, args[0]), scope)
+        if kind in ("argmax", "argmin"):
+            at = self._name(f"tl.where(inside, {args[1]}, {NO_POSITION})", scope)
+            self._line(f"{scope.indent}{held}, {held}_at = {_FIRST[kind]}({held}, {held}_at, {new}, {at})")
             return
         combined = {
-            "sum": f"{held} + {value}",
-            "prod": f"{held} * {value}",
-            "amax": f"larger({held}, {value})",
-            "amin": f"smaller({held}, {value})",
-            "any": f"{held} | {value}",
-            "all": f"{held} & {value}",
-        }[node.kind]
+            "sum": f"{held} + {new}",
+            "prod": f"{held} * {new}",
+            "amax": f"larger({held}, {new})",
+            "amin": f"smaller({held}, {new})",
+            "any": f"{held} | {new}",
+            "all": f"{held} & {new}",
+        }[kind]
         self._line(f"{scope.indent}{held} = {combined}")
 
-    def _finish(self, node: Reduce, scope: _Scope) -> None:
-        held = self._accumulator(node)
-        if node.kind in ("argmax", "argmin"):
-            self.results[node] = self._extreme_position(node, held, f"{held}_at", scope)
-        else:
-            self.results[node] = self._name(self._reduced(node, held), scope)
-
-    def _extreme_position(self, node: Reduce, value: str, position: str, scope: _Scope) -> str:
-        combine = "first_largest" if node.kind == "argmax" else "first_smallest"
-        pair = self._name(f"tl.reduce(({value}, {position}), 0, {combine})", scope)
-        return f"{pair}[1]"
-
-    def _reduced(self, node: Reduce, value: str) -> str:
-        kind = node.kind
+    def _folded(self, value: Value, text: str, scope: _Scope, position: Sequence[str] = ()) -> str:
+        """The variable of a fold over a block. position: of each column, for argmax and argmin outside a loop."""
+        kind = value.attr[0]
+        if kind in ("argmax", "argmin"):
+            at = self._name(f"tl.where(inside, {position[0]}, {NO_POSITION})", scope) if position else f"{text}_at"
+            block = self._name(text, scope) if position else text
+            pair = self._name(f"tl.reduce(({block}, {at}), 0, {_FIRST[kind]})", scope)
+            return self._name(f"{pair}[1]", scope)
         if kind == "sum":
-            return f"tl.sum({value}, 0)"
+            return self._name(f"tl.sum({text}, 0)", scope)
         if kind in ("any", "all"):
-            return f"tl.{'max' if kind == 'any' else 'min'}(({value}).to(tl.int32), 0) != 0"
-        combine = {"prod": "times", "amax": "larger", "amin": "smaller"}[kind]
-        return f"tl.reduce({value}, 0, {combine})"
+            return self._name(f"tl.{'max' if kind == 'any' else 'min'}(({text}).to(tl.int32), 0) != 0", scope)
+        combine_fn = {"prod": "times", "amax": "larger", "amin": "smaller"}[kind]
+        return self._name(f"tl.reduce({text}, 0, {combine_fn})", scope)
 
-    def _padded(self, node: Reduce, value: str) -> str:
-        """The value, and the neutral element in the columns that don't exist."""
-        return f"tl.where(inside, {value}, {self._neutral(node)})"
+    def _padded(self, value: Value, text: str) -> str:
+        """The operand, and the neutral element in columns that don't exist."""
+        return f"tl.where(inside, {text}, {self._neutral(value)})"
 
-    def _start(self, node: Reduce) -> str:
-        neutral = self._neutral(node)
-        return f"{neutral.replace('tl.full(()', 'tl.full((BLOCK,)')}"
-
-    def _neutral(self, node: Reduce) -> str:
-        dtype = node.body[node.result].dtype
+    def _neutral(self, value: Value) -> str:
+        dtype = self.kernel.values[value.args[0]].dtype
         largest, smallest = _limits(dtype)
-        value = {
+        neutral = {
             "sum": 0,
             "prod": 1,
             "amax": smallest,
@@ -377,55 +267,55 @@ class _Printer:
             "argmin": largest,
             "any": False,
             "all": True,
-        }[node.kind]
-        return literal(value, dtype)
-
-    def _accumulator(self, node: Reduce) -> str:
-        return f"acc{self.reductions.index(node)}"
+        }[value.attr[0]]
+        return literal(neutral, dtype)
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
     def _index(self, e: Index, slots: tuple[str, ...] = ()) -> str:
-        self.sizes.update(size_names(e))
         return index_text(e, self.names, slots)
-
-    def _pointer(self, node: Node) -> str:
-        return self.inputs.setdefault(node, f"in{len(self.inputs)}")
 
     def _name(self, text: str, scope: _Scope) -> str:
         """A variable with the value of an expression; equal expressions, loads among them, are printed once."""
-        known = scope.printed.get(text)
-        if known is not None:
-            return known
-        name = scope.printed[text] = f"v{self._names}"
-        self._names += 1
-        self._line(f"{scope.indent}{name} = {text}")
-        return name
+        known = scope.expression(text)
+        if known is None:
+            known = scope.printed[text] = f"v{self._names}"
+            self._names += 1
+            self._line(f"{scope.indent}{known} = {text}")
+        return known
 
     def _line(self, text: str) -> None:
         self.lines.append(text)
 
-    def _kernel(self, block: int, programs: Index) -> TritonKernel:
-        sizes = sorted(self.sizes | set(size_names(programs)))
-        outputs = [f"out{k}" for k in range(len(self.stored))]
-        parameters = [*self.inputs.values(), *outputs, *sizes, *self.scalars, "BLOCK: tl.constexpr"]
-        head = f"@triton.jit\ndef {self.name}({', '.join(parameters)}):"
+    def _finished(self, programs: Index) -> TritonKernel:
+        kernel = self.kernel
+        sizes, scalars = kernel.size_names(), kernel.float_names()
+        parameters = [*self.inputs.values(), *self.outputs.values(), *sizes, *scalars, "BLOCK: tl.constexpr"]
+        head = f"@triton.jit\ndef {kernel.name}({', '.join(parameters)}):"
         return TritonKernel(
-            name=self.name,
+            name=kernel.name,
             source=f"{PRELUDE}\n\n{head}\n" + "\n".join(self.lines) + "\n",
             inputs=tuple(self.inputs),
-            outputs=self.stored,
+            outputs=tuple(self.outputs),
             sizes=tuple(sizes),
-            scalars=tuple(self.scalars),
-            constants={"BLOCK": block},
+            scalars=tuple(scalars),
+            constants={"BLOCK": self.block},
             programs=programs,
-            num_warps=_warps(block),
+            num_warps=_warps(self.block),
             interpretable=not self.uses_libdevice,
         )
 
 
+_FIRST = {"argmax": "first_largest", "argmin": "first_smallest"}
+
+
+def _power_of_two(count: int) -> int:
+    """The smallest power of two that is no smaller."""
+    return 1 << (count - 1).bit_length()
+
+
 def _warps(block: int) -> int:
-    """16 to 32 elements a thread for rows in registers; GPU measurements put 4096 elements at 4 to 8 warps."""
+    """16 to 32 elements a thread for rows in registers; measured best for 4096 elements: 4 to 8 warps."""
     return 4 if block <= 2048 else 8 if block <= 4096 else 16
 
 
@@ -439,17 +329,6 @@ def _limits(dtype: str) -> tuple[float | int, float | int]:
     return 2**bits - 1, 0 if dtype == "uint8" else -(2**bits)
 
 
-def _permutes(index: Sequence[Index], variables: Sequence[Index]) -> bool:
-    """Whether an index consists of the variables, each once, in any order."""
-    wanted = [v for v in variables if _is_var(v)]
-    found = [i for i in index if i != 0]
-    return len(wanted) == len(found) and all(v in found for v in wanted)
-
-
-def _is_var(e: Index) -> bool:
-    return isinstance(e, Expr)
-
-
 def _atom(e: Index) -> Atom:
-    ((atom,),) = e.terms  # type: ignore[union-attr]
-    return atom
+    ((monomial, _),) = e.terms.items()  # type: ignore[union-attr]
+    return monomial[0]

@@ -1,4 +1,4 @@
-"""Groups of nodes that the tests print as Triton, made from ATen graphs.
+"""Graphs of ATen calls that the tests print as Triton, through the plugin's own lowering and scheduler.
 
 Run as a program under TRITON_INTERPRET=1 it executes every case and prints one line each: name, largest error over the
 allowed one, and the text of an exception if there was one.
@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 from core_inductor.ir import expr
-from core_inductor.ir.nodes import Loops
 from core_inductor.lower.lowering import GraphLowering
-from core_inductor.triton.printer import print_group
+from core_inductor.sched.memory import KernelStep
+from core_inductor.sched.schedule import schedule
+from core_inductor.triton.printer import print_kernel
 from torch.fx.experimental.proxy_tensor import make_fx
 
 aten = torch.ops.aten
@@ -25,7 +26,7 @@ NAN, INF = float("nan"), float("inf")
 
 @dataclass(frozen=True)
 class Case:
-    """A function of ATen calls and its inputs; every node of its graph goes into one kernel."""
+    """A function of ATen calls and its inputs."""
 
     fn: Any
     inputs: tuple[torch.Tensor, ...]
@@ -98,36 +99,47 @@ CASES: dict[str, Case] = {
 }
 
 
-def kernel_of(case: Case) -> Any:
-    """The case as a printed kernel, and the values of its size symbols."""
+@dataclass
+class Program:
+    """The printed kernels of a case in order, what its inputs and outputs are, and the values of its size symbols."""
+
+    kernels: list[Any]
+    graph: Any
+    sizes: dict[str, int]
+
+
+def program_of(case: Case) -> Program:
+    """Lower, schedule and print a case."""
     graph = make_fx(case.fn, tracing_mode="symbolic" if case.dynamic else "fake")(*case.inputs)
-    lowered = GraphLowering(graph).run()
-    stored = [view.node for view in lowered.outputs]
-    assert all(isinstance(node, Loops) for node in stored)
+    plan = schedule(GraphLowering(graph).run())
+    assert all(isinstance(step, KernelStep) for step in plan.steps), "every case consists of kernels only"
     sizes = {}
-    for node, tensor in zip(lowered.inputs, case.inputs):
+    for node, tensor in zip(plan.graph.inputs, case.inputs):
         for declared, actual in zip((*node.sizes, *node.strides), (*tensor.shape, *tensor.stride())):
             for atom in expr.atoms_of(declared):
                 if declared == atom.as_expr:
                     sizes[atom.name] = actual
-    return print_group("kernel", lowered.loops(), stored), lowered, sizes
+    return Program([print_kernel(step.kernel) for step in plan.steps], plan.graph, sizes)
 
 
 def run_case(case: Case) -> float:
     """The largest error over the allowed one, through the interpreter."""
     from core_inductor.triton.build import run_interpreted
 
-    kernel, lowered, sizes = kernel_of(case)
-    expected = case.fn(*case.inputs)
-    storages = dict(zip(lowered.inputs, case.inputs))
-    outputs = []
-    for node, reference in zip(kernel.outputs, expected):
-        memory = torch.full((max(reference.numel(), 1),), 77, dtype=reference.dtype)
-        shape = [_evaluate(size, sizes) for size in node.sizes]
-        outputs.append((memory, shape, [_evaluate(s, sizes) for s in node.strides], reference))
-    programs = _evaluate(kernel.programs, sizes)
-    run_interpreted(kernel, [storages[n] for n in kernel.inputs], [o[0] for o in outputs], programs, sizes)
-    return max(_error(m.as_strided(shape, strides), want) for m, shape, strides, want in outputs)
+    program = program_of(case)
+    memory = dict(zip(program.graph.inputs, case.inputs))
+    for kernel in program.kernels:
+        for node in kernel.outputs:
+            memory[node] = torch.full((_evaluate(node.numel, program.sizes),), 77, dtype=getattr(torch, node.dtype))
+        inputs, outputs = ([memory[node] for node in nodes] for nodes in (kernel.inputs, kernel.outputs))
+        run_interpreted(kernel, inputs, outputs, _evaluate(kernel.programs, program.sizes), program.sizes)
+    worst = 0.0
+    for output, want in zip(program.graph.outputs, case.fn(*case.inputs)):
+        shape, strides, offset = (
+            [_evaluate(e, program.sizes) for e in part] for part in (output.sizes, output.strides, [output.offset])
+        )
+        worst = max(worst, _error(memory[output.node].as_strided(shape, strides, *offset), want))
+    return worst
 
 
 def _evaluate(e: Any, sizes: dict[str, int]) -> int:
@@ -136,7 +148,8 @@ def _evaluate(e: Any, sizes: dict[str, int]) -> int:
 
 
 def _error(got: torch.Tensor, want: torch.Tensor) -> float:
-    want = want.reshape(got.shape)
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return INF
     if not want.dtype.is_floating_point:
         return float((got != want).sum())
     if not torch.equal(got.isnan(), want.isnan()) or not torch.equal(got.isinf(), want.isinf()):

@@ -13,6 +13,7 @@ import core_inductor
 import pytest
 import torch
 from core_inductor import aten
+from core_inductor.compile import bind
 from core_inductor.plugin import InductorBackend, core_backend
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -116,7 +117,7 @@ def test_without_a_compiler_compile_can_be_made_to_raise(monkeypatch, how):
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setenv("CORE_STRICT", "1" if how == "strict" else "0")
     graph, ctx, _ = graph_and_context(options={"missing_compiler": "raise"} if how == "option" else {})
-    with pytest.raises(CompileFailed, match="finding a C\\+\\+ compiler"):
+    with pytest.raises(CompileFailed, match="no C\\+\\+ compiler"):
         InductorBackend().compile(graph, (), ctx)
 
 
@@ -125,3 +126,37 @@ def test_the_cache_key_changes_with_the_compiler(monkeypatch):
     with_compiler = InductorBackend().cache_key(ctx)
     monkeypatch.setenv("PATH", "/nonexistent")
     assert InductorBackend().cache_key(ctx) == b"aten" != with_compiler
+
+
+def test_a_torch_that_the_extension_cannot_read_runs_graphs_through_torch(monkeypatch):
+    from core_inductor.runtime import load
+
+    def unknown(torch_module, samples):
+        raise ImportError("an unknown layout")
+
+    monkeypatch.delenv("CORE_STRICT", raising=False)
+    monkeypatch.setattr(load, "_calibrated", False)
+    monkeypatch.setattr(load._runtime, "calibrate", unknown)
+    graph, ctx, findings = graph_and_context()
+    with pytest.warns(RuntimeWarning, match="an unknown layout"):
+        artifact = InductorBackend().compile(graph, (), ctx)
+    assert artifact.kernels == 0 and "an unknown layout" in findings[0].text
+    x = torch.randn(4, 5)
+    assert torch.equal(artifact.call(x)[1], x.sum())
+
+
+def test_generated_python_shows_its_lines_in_tracebacks_and_leaves_with_the_function():
+    import gc
+    import linecache
+    import traceback
+
+    call = bind("def call(x):\n    return (1 / x,)\n", {}, "graph")
+    assert call(2) == (0.5,)
+    with pytest.raises(ZeroDivisionError) as failure:
+        call(0)
+    assert "return (1 / x,)" in "".join(traceback.format_exception(failure.value))
+    filename = call.__code__.co_filename
+    assert filename in linecache.cache
+    del call, failure
+    gc.collect()
+    assert filename not in linecache.cache

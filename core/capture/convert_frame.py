@@ -15,7 +15,7 @@ import warnings
 from typing import Any
 
 from .. import _C, torch_compat
-from ..errors import RecompileLimit, Unsupported
+from ..errors import CoreError, RecompileLimit, Unsupported
 from ..events import FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompiled, emit
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
@@ -113,10 +113,14 @@ class FrameCompiler:
                 raise
             emit(FrameSkipped(frame.code.co_qualname, refusal.what))
             return None
-        except RecursionError as error:
+        except CoreError:
+            raise
+        except Exception as error:  # border: a fault of ours must not break the user's program, nor stay unseen
             if strict():
                 raise
-            emit(FellBack("capture", f"the interpreter ran out of stack: {error}"))
+            text = f"capture failed inside core ({type(error).__name__}: {error})"
+            emit(FellBack("capture", text))
+            warnings.warn(f"{frame.code.co_qualname} runs uncompiled: {text}", RuntimeWarning, stacklevel=2)
             return None
 
     def _state_of(self, owner: Any, code: types.CodeType) -> FrameState:

@@ -43,9 +43,9 @@ TORCH_RULES = (
     Rule(
         Verdict.INLINE,
         (
-            "torch.nn.modules.",
+            "torch.nn.modules",
             "torch.nn.parameter",
-            "torch.nn.utils.",
+            "torch.nn.utils",
             "torch.nn.attention",
             "torch.utils._pytree",
             "torch.utils._contextlib",
@@ -119,7 +119,7 @@ def function_verdict(fn: types.FunctionType) -> Verdict:
 
 def _torch_verdict(module: str) -> Verdict:
     for rule in TORCH_RULES:
-        if any(module == prefix.rstrip(".") or module.startswith(prefix) for prefix in rule.prefixes):
+        if any(module == prefix or module.startswith(prefix + ".") for prefix in rule.prefixes):
             return rule.verdict
     return Verdict.GRAPH
 

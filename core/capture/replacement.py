@@ -95,7 +95,9 @@ def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compile
     """Call the compiled graph with its inputs and put the outputs into temporaries."""
     loader = CodeEmitter(trace.frame)
     lifted = tuple(item.real for item in graph.inputs if item.lifted)
-    loader.load_const(_C.BoundGraph(compiled, lifted))
+    bound = _C.BoundGraph(compiled, lifted)
+    _follow(compiled, bound)
+    loader.load_const(bound)
     loaded = [item for item in graph.inputs if not item.lifted]
     for item in loaded:
         loader.load_source(item.source)
@@ -108,6 +110,16 @@ def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compile
     else:
         loader.pop_top()
     return loader.out
+
+
+def _follow(compiled: Any, bound: Any) -> None:
+    """Let the bound graph call what the compiled graph settles on after its checked first run, without a step between.
+
+    The list of followers is emptied by that run, so the reference to the bound graph does not last.
+    """
+    followers = getattr(compiled, "followers", None)
+    if followers is not None:
+        followers.append(lambda final: setattr(bound, "fn", final))
 
 
 def write_effects(emitter: CodeEmitter, trace: Trace) -> None:

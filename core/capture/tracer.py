@@ -59,6 +59,11 @@ class TracerServices(Host):
     def constant(self, value: Any) -> VT:
         return wrapping.constant(self, value)
 
+    def is_untouched(self, value: Any) -> bool:
+        """True for a real object that the traced code has not changed."""
+        known = self.trace.known.get(id(value))
+        return known is None or not self.side_effects.is_mutated(known)
+
     def real_cell(self, cell: Any, name: str, source: Any) -> CellVariable:
         known = self.trace.known.get(id(cell))
         if isinstance(known, CellVariable):
@@ -131,8 +136,8 @@ class TracerServices(Host):
         return self._add_to_graph(self.builder.call_method, name, args, kwargs)
 
     def _add_to_graph(self, call: Callable[..., Any], target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        values = [arg.realize(self).as_proxy() for arg in args]
-        keywords = {key: value.realize(self).as_proxy() for key, value in kwargs.items()}
+        values = [arg.look_inside(self).as_proxy() for arg in args]
+        keywords = {key: value.look_inside(self).as_proxy() for key, value in kwargs.items()}
         try:
             result = call(target, values, keywords, line=self.line)
         except Unsupported:

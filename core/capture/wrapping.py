@@ -66,7 +66,7 @@ def wrap(tx: Any, value: Any, source: Any, constant: bool = False) -> VT:
 
 def constant(tx: Any, value: Any) -> VT:
     """The tracker of a value that the traced code made."""
-    if is_literal(value):
+    if is_literal(value) or isinstance(value, types.CodeType):
         return ConstantVariable(value)
     if type(value) in (tuple, frozenset, list, set, dict, slice):
         return wrap_container_value(tx, value)
@@ -174,6 +174,11 @@ def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
         return owner.get_attr(tx, value.__name__)
     owner_source = None if source is None else AttrSource(source, "__self__")
     return wrap(tx, receiver, owner_source).get_attr(tx, value.__name__)
+
+
+def _code(tx: Any, value: types.CodeType, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    return ConstantVariable(value, source)
 
 
 def _method(tx: Any, value: types.MethodType, source: Any) -> VT:
@@ -291,6 +296,7 @@ BY_TYPE: dict[type, Any] = {
     frozenset: sets.from_value,
     collections.deque: deque.from_value,
     types.FunctionType: _function,
+    types.CodeType: _code,
     types.MethodType: _method,
     functools.partial: _partial,
     property: _property,

@@ -47,7 +47,8 @@ class BuiltinVariable(VariableTracker):
     @staticmethod
     def handles(cls: Any) -> bool:
         """True for the classes that this kind stands for."""
-        return cls in CONSTRUCTORS or cls in itertool.MAKERS or cls in GETTERS or cls is type(None)
+        known = cls in CONSTRUCTORS or cls in FUNCTIONS or cls in itertool.MAKERS
+        return known or cls in GETTERS or cls is type(None)
 
     def python_type(self) -> type:
         return type(self.fn)

@@ -200,8 +200,8 @@ class TorchContextClassVariable(VariableTracker):
                 f"decorating a function with {self.cls.__name__} while tracing is not traced",
                 remedy="decorate the function where it is defined",
             )
-        values = tuple(arg.as_constant() for arg in args)
-        keywords = {key: value.as_constant() for key, value in kwargs.items()}
+        values = tuple(arg.look_inside(tx).as_constant() for arg in args)
+        keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
         if self.cls is torch.set_grad_enabled:
             context = SetGradVariable(self.cls, values, keywords)
             context.act(tx)

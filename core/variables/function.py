@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..guards.source import (
     AttrSource,
-    CellSource,
     DictItemSource,
     FunctionPartSource,
     InstanceAttrSource,
@@ -149,7 +148,7 @@ class UserFunctionVariable(FunctionVariable):
     def closure_cells(self, tx: Tracer) -> tuple[CellVariable, ...]:
         source = FunctionPartSource(self.source, "closure") if self.source is not None else None
         return tuple(
-            tx.real_cell(cell, name, CellSource(TupleItemSource(source, i)) if source is not None else None)
+            tx.real_cell(cell, name, TupleItemSource(source, i) if source is not None else None)
             for i, (cell, name) in enumerate(zip(self.fn.__closure__ or (), self.code.co_freevars))
         )
 

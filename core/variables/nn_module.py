@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..guards.checks import Length, MissingKey
+from ..guards.source import DictItemSource, InstanceAttrSource
 from .base import VariableTracker
 from .object import MISSING, UserObjectVariable, find_on_type
 
@@ -30,10 +32,31 @@ class ModuleVariable(UserObjectVariable):
         if getter is not torch.nn.Module.__getattr__:
             return super().fallback_get_attr(tx, name)
         for registry_name in REGISTRIES:
-            registry = self.own_attribute(tx, registry_name)
-            if registry is not None and registry.contains(tx, tx.constant(name)):
-                return registry.get_item(tx, tx.constant(name))
+            found = self._registered(tx, registry_name, name)
+            if found is not None:
+                return found
         tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def _registered(self, tx: Tracer, registry_name: str, name: str) -> VT | None:
+        """The parameter, buffer or submodule of this name; its absence is guarded."""
+        real = self._real_dict(tx, registry_name)
+        if real is None:
+            registry = self.own_attribute(tx, registry_name)
+            if registry is None or not registry.contains(tx, tx.constant(name)):
+                return None
+            return registry.get_item(tx, tx.constant(name))
+        source = InstanceAttrSource(self.source, registry_name)
+        if name in real:
+            return tx.wrap(real[name], DictItemSource(source, name))
+        tx.guard(source, MissingKey(name))
+        return None
+
+    def _real_dict(self, tx: Tracer, name: str) -> dict[str, Any] | None:
+        """A dict of the real module, None where the traced code has looked at it as a whole or changed it."""
+        if self.value is None or self.source is None or name in self.written:
+            return None
+        real = self.value.__dict__.get(name)
+        return real if isinstance(real, dict) and tx.is_untouched(real) else None
 
     def truth(self, tx: Tracer) -> bool:
         if find_on_type(self.cls, "__len__")[0] is MISSING and find_on_type(self.cls, "__bool__")[0] is MISSING:
@@ -54,9 +77,15 @@ class ModuleVariable(UserObjectVariable):
         if self.own_attribute(tx, "_compiled_call_impl") is not None and not self._is_none(tx, "_compiled_call_impl"):
             return False
         for name in HOOKS:
-            hooks = self.own_attribute(tx, name)
-            if hooks is None or hooks.truth(tx):
-                return False
+            real = self._real_dict(tx, name)
+            if real is None:
+                hooks = self.own_attribute(tx, name)
+                if hooks is None or hooks.truth(tx):
+                    return False
+            else:
+                tx.guard(InstanceAttrSource(self.source, name), Length(len(real)))
+                if real:
+                    return False
         return not tx.global_module_hooks()
 
     def _is_none(self, tx: Tracer, name: str) -> bool:

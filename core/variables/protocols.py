@@ -116,6 +116,9 @@ class Tracer(Protocol):
     def constant(self, value: Any) -> VT:
         """A tracker of a value the traced code made (int, str, None, dtype, ...)."""
 
+    def is_untouched(self, value: Any) -> bool:
+        """True for a real object that the traced code has not changed."""
+
     def real_cell(self, cell: Any, name: str, source: Any) -> Any:
         """The CellVariable of a real cell; one per cell object."""
 

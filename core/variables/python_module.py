@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
-from ..guards.source import DictItemSource, InstanceDictSource
+from ..guards.source import ConstSource, DictItemSource, InstanceDictSource, ModuleSource
 from .base import VariableTracker
 
 if TYPE_CHECKING:
@@ -39,11 +40,15 @@ class PythonModuleVariable(VariableTracker):
             return self.written[name].realize(tx)
         if not hasattr(self.module, name):
             tx.raise_exception(AttributeError, f"module '{self.module.__name__}' has no attribute '{name}'")
-        source = DictItemSource(InstanceDictSource(self.source), name) if self.source is not None else None
-        if name not in self.module.__dict__:
-            source = None  # module-level __getattr__ or a lazy module: an object of its own
+        if name not in self.module.__dict__:  # a module-level __getattr__ or a lazy module: an object of its own
             return tx.wrap(getattr(self.module, name), None, constant=True)
-        return tx.wrap(self.module.__dict__[name], source)
+        return tx.wrap(self.module.__dict__[name], DictItemSource(InstanceDictSource(self._origin()), name))
+
+    def _origin(self) -> Any:
+        """An imported module is the same wherever it was read from, once that read is guarded."""
+        if sys.modules.get(self.module.__name__) is self.module:
+            return ModuleSource(self.module.__name__)
+        return self.source if self.source is not None else ConstSource(self.module)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         tx.side_effects.mutated(self)

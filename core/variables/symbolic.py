@@ -39,11 +39,11 @@ class SymbolicVariable(VariableTracker):
         return self.value
 
     def truth(self, tx: Tracer) -> bool:
-        return bool(self.symbol)  # ShapeEnv records which way it went as a guard
+        return tx.builder.truth(self.value)
 
     def specialize(self, tx: Tracer) -> VT:
         """The value of this call as a constant; ShapeEnv guards on it."""
-        return tx.constant(self.python_type()(self.symbol))
+        return tx.constant(tx.builder.specialize(self.value))
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in ("real", "numerator") and self.python_type() is int:

@@ -187,8 +187,8 @@ class TensorVariable(VariableTracker):
             if name == "__len__":
                 return tx.graph_method("size", [self, tx.constant(0)], {})
             return tx.graph_method(name, [self, *args], kwargs)
-        values = [arg.value.fake if arg.kind == "tensor" else arg.as_constant() for arg in args]  # type: ignore[attr-defined]
-        keywords = {key: value.as_constant() for key, value in kwargs.items()}
+        values = [arg.value.fake if arg.kind == "tensor" else arg.look_inside(tx).as_constant() for arg in args]  # type: ignore[attr-defined]
+        keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
         result = tx.run_on_fakes(getattr(type(self.fake), name), [self.fake, *values], keywords)
         if isinstance(result, torch.Size):
             return self.shape(tx)

@@ -44,17 +44,16 @@ ANSWERED = resolve(
     "torch.backends.cudnn.is_available torch.backends.cudnn.is_acceptable torch.distributed.is_available "
     "torch.distributed.is_initialized torch.finfo torch.iinfo torch.device torch.promote_types torch.can_cast "
     "torch.broadcast_shapes torch.typename torch.is_warn_always_enabled torch.accelerator.is_available "
-    "torch.accelerator.current_accelerator torch.accelerator.device_count torch.memory_format torch.overrides.is_tensor_like"
+    "torch.accelerator.current_accelerator torch.accelerator.device_count torch.memory_format "
+    "torch.overrides.is_tensor_like"
 )
 # Metadata questions: answered from the fake tensor.
 METADATA = resolve(
     "torch.is_tensor torch.is_floating_point torch.is_complex torch.is_signed torch.is_conj torch.is_neg "
-    "torch.is_inference torch.is_storage torch.result_type torch.is_same_size torch.overrides.is_tensor_method_or_property"
+    "torch.is_inference torch.is_storage torch.result_type torch.is_same_size "
+    "torch.overrides.is_tensor_method_or_property"
 )
-TRUE = resolve(
-    "torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._dynamo.is_compiling "
-    "torch._utils.is_compiling torch._dynamo.external_utils.is_compiling"
-)
+TRUE = resolve("torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling")
 FALSE = resolve(
     "torch.jit.is_scripting torch.jit.is_tracing torch._C._get_tracing_state torch.onnx.is_in_onnx_export "
     "torch.compiler.is_exporting torch._C._is_tracing torch.jit._trace.is_tracing torch._jit_internal.is_scripting "
@@ -62,27 +61,28 @@ FALSE = resolve(
     "torch.overrides.has_torch_function_variadic torch._C._has_torch_function torch._C._has_torch_function_unary "
     "torch._C._has_torch_function_variadic"
 )
-NOTHING = resolve(
-    "torch._C._log_api_usage_once torch.compiler.cudagraph_mark_step_begin torch._dynamo.mark_static_address "
-    "torch._dynamo.graph_break torch.cuda.nvtx.range_push torch.cuda.nvtx.range_pop"
-) - resolve("torch._dynamo.graph_break")
+NOTHING = resolve("torch._C._log_api_usage_once torch.compiler.cudagraph_mark_step_begin")
+# The peer's own functions that user code calls; known by name, so that nothing of it is imported.
+NAMED_TRUE = frozenset(("torch._dynamo.external_utils.is_compiling", "torch._dynamo.eval_frame.is_compiling"))
+NAMED_NOTHING = frozenset(("torch._dynamo.decorators.mark_static_address", "torch._dynamo.decorators.mark_dynamic"))
+NAMED_BREAKS = frozenset(("torch._dynamo.decorators.graph_break",))
 BREAKS: dict[Any, tuple[str, str]] = {
     fn: (f"{name}() is not part of a graph", remedy)
     for names, remedy in (
         (
-            "torch.manual_seed torch.seed torch.set_rng_state torch.get_rng_state torch.initial_seed torch.cuda.manual_seed "
-            "torch.cuda.manual_seed_all torch.random.manual_seed torch.random.fork_rng",
+            "torch.manual_seed torch.seed torch.set_rng_state torch.get_rng_state torch.initial_seed "
+            "torch.cuda.manual_seed torch.cuda.manual_seed_all torch.random.manual_seed torch.random.fork_rng",
             "change the generator outside the compiled function",
         ),
         (
             "torch.save torch.load torch.compile torch.jit.script torch.jit.trace torch.set_num_threads "
             "torch.set_default_dtype torch.set_default_device torch.use_deterministic_algorithms "
-            "torch.set_float32_matmul_precision torch.set_printoptions torch.from_numpy torch.frombuffer torch.from_file "
+            "torch.set_float32_matmul_precision torch.set_printoptions torch.from_numpy torch.frombuffer "
+            "torch.from_file "
             "torch.autograd.backward torch.autograd.grad torch.cuda.synchronize torch.cuda.empty_cache "
             "torch.nn.utils.clip_grad_norm_ torch.utils.checkpoint.checkpoint torch.utils.data.get_worker_info",
             "call it outside the compiled function",
         ),
-        ("torch._dynamo.graph_break", "remove the call to keep one graph"),
     )
     for name in names.split()
     for fn in resolve(name)
@@ -141,17 +141,20 @@ class TorchFunctionVariable(VariableTracker):
             hash(fn)
         except TypeError:
             return None
-        if fn in TRUE:
+        name = f"{getattr(fn, '__module__', '')}.{getattr(fn, '__name__', '')}"
+        if name in NAMED_BREAKS:
+            raise Unsupported("the program asks for a graph break here", remedy="remove the call to keep one graph")
+        if fn in TRUE or name in NAMED_TRUE:
             return tx.constant(True)
         if fn in FALSE:
             return tx.constant(None if fn is torch._C._get_tracing_state else False)
-        if fn in NOTHING:
+        if fn in NOTHING or name in NAMED_NOTHING:
             return tx.constant(None)
         if fn in METADATA:
             return self._metadata(tx, args, kwargs)
         if fn in ANSWERED and all(arg.is_constant() for arg in (*args, *kwargs.values())):
-            values = [arg.as_constant() for arg in args]
-            keywords = {key: value.as_constant() for key, value in kwargs.items()}
+            values = [arg.look_inside(tx).as_constant() for arg in args]
+            keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
             return tx.wrap(tx.answer(fn, values, keywords), None, constant=True)
         if fn is torch.numel and args and args[0].realize(tx).kind == "tensor":
             return args[0].realize(tx).call_method(tx, "numel", [], {})
@@ -161,8 +164,8 @@ class TorchFunctionVariable(VariableTracker):
         operands = [arg.realize(tx) for arg in args]
         if self.fn is torch.is_tensor:
             return tx.constant(operands[0].kind == "tensor")
-        values = [arg.value.fake if arg.kind == "tensor" else arg.as_constant() for arg in operands]  # type: ignore[attr-defined]
-        keywords = {key: value.as_constant() for key, value in kwargs.items()}
+        values = [arg.value.fake if arg.kind == "tensor" else arg.look_inside(tx).as_constant() for arg in operands]  # type: ignore[attr-defined]
+        keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
         return tx.graph_result(tx.run_on_fakes(self.fn, values, keywords), derived=True)
 
     def reconstruct(self, emit: Emitter) -> None:

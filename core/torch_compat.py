@@ -184,8 +184,18 @@ def is_composite(op: Any) -> bool:
 
 
 def hint_of(value: Any) -> Any:
-    """The number that a SymInt, SymFloat or SymBool stood for when it was made, without a guard."""
-    return value.node.hint
+    """The number that a SymInt, SymFloat or SymBool stands for in this call, without a guard.
+
+    A size that depends on data has none; it counts as 8192, for decisions where a guess does no harm.
+    """
+    env = value.node.shape_env
+    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+    expr = value.node.expr
+    if all(symbol in known for symbol in expr.free_symbols):
+        return value.node.hint
+    import sympy
+
+    return int(expr.xreplace({symbol: known.get(symbol, sympy.Integer(8192)) for symbol in expr.free_symbols}))
 
 
 def original_expression(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Store and Alias: the memory model of the functionalisation.
 
-A Store is one piece of memory. Its root Alias has a node for the whole; every other Alias is a view of a parent Alias. A
-write gives the root a new node and the Store a new version; views of older versions are taken again when read.
+A Store is one piece of memory. Its root Alias has a node for the whole; every other Alias is a view of a parent Alias.
+A write gives the root a new node and the Store a new version; views of older versions are taken again when read.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from .. import torch_compat
-from .emitter import NodeEmitter, is_contiguous, same_geometry
+from .emitter import NodeEmitter
+from .geometry import hint, is_contiguous, overlaps, same_geometry
 from .inverse import Refused, as_strided_in, inverse
-from .mutation import overlaps
 
 STRIDE_SENSITIVE = frozenset(
     ("aten::view", "aten::view.dtype", "aten::view_as_complex", "aten::view_as_real", "aten::_reshape_alias")
@@ -38,8 +37,9 @@ class Alias:
     """A tensor of the recorded program: a view of `parent`, or the root of its store.
 
     op, args, kwargs, item: how the view is taken; `hole` is the position of the base among args. args hold nodes for
-    symbolic ints, never for tensors. node gives the value of version `version`. val: the recorded geometry; fake: the recorded tensor itself,
-    which later calls may have changed. recorded_args: args as recorded, grad: the grad mode of the view.
+    symbolic ints, never for tensors. node gives the value of version `version`. val: the recorded geometry; fake: the
+    recorded tensor itself, which later calls may have changed. recorded_args: args as recorded, grad: the grad mode of
+    the view.
     """
 
     store: Store
@@ -160,7 +160,7 @@ class Memory:
             return self.emitter.emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
         if overlaps(want):
             raise Refused("a written tensor has elements that share memory")
-        order = sorted(range(want.ndim), key=lambda dim: -_hint(want.stride(dim)))
+        order = sorted(range(want.ndim), key=lambda dim: -hint(want.stride(dim)))
         packed = self.emitter.emit(aten.permute.default, (node, order))
         packed = self.emitter.emit(aten.clone.default, (packed,), {"memory_format": torch.contiguous_format})
         back = [order.index(dim) for dim in range(want.ndim)]
@@ -180,10 +180,6 @@ class Memory:
         memory = self.emitter.emit(aten.new_zeros.default, (node, [self._number(extent)]))
         memory = self.emitter.emit(aten.as_strided_scatter.default, (memory, node, size, stride, 0))
         return self.emitter.emit(aten.as_strided.default, (memory, size, stride, 0))
-
-
-def _hint(value: Any) -> int:
-    return value if isinstance(value, int) else torch_compat.hint_of(value)
 
 
 def _sensitive(op: Any) -> bool:

@@ -1,7 +1,7 @@
 """GraphBuilder: the one funnel through which torch operations enter a graph.
 
-Enters: functions and arguments as trees of GraphValues and constants. Each call is run once, on fake tensors; the result
-tells shapes and dtypes, the ATen calls beneath are recorded, and one torch-level fx node is written. Leaves: a
+Enters: functions and arguments as trees of GraphValues and constants. Each call is run once, on fake tensors; the
+result tells shapes and dtypes, the ATen calls beneath are recorded, and one torch-level fx node is written. Leaves: a
 CapturedGraph. This folder must not know frames, bytecode, trackers or backends.
 """
 
@@ -20,13 +20,15 @@ from .. import torch_compat
 from ..errors import Unsupported, UserLine
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, writable
-from .mutation import fixed_offsets, mutated_inputs, overlaps, written_arguments
-from .recorder import AtenRecord, has_storage, new_recorder, storage_key
+from .geometry import has_storage, overlaps, storage_key
+from .mutation import fixed_offsets, mutated_inputs, written_arguments
+from .recorder import AtenRecord, new_recorder
 from .refusals import eager_exception, judge, quiet_fakes, refuse_by_name
 from .symbols import as_policy, pinned_dims, plain
 from .tree import leaves, map_tree, rebuild
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+RECURRENT_FUNCTIONS = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 INPUT_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -224,9 +226,9 @@ class GraphBuilder:
     ) -> Any:
         """Add fn(*args, **kwargs); args and kwargs are trees of GraphValues and constants.
 
-        The result is a tree: tensors and symbolic numbers are GraphValues, the rest is as it is. A tensor that comes back
-        as the very object it was keeps its GraphValue. Raises Unsupported for what a graph can't hold, and otherwise
-        the exception that eager raises for this call.
+        The result is a tree: tensors and symbolic numbers are GraphValues, the rest is as it is. A tensor that comes
+        back as the very object it was keeps its GraphValue. Raises Unsupported for what a graph can't hold, and
+        otherwise the exception that eager raises for this call.
         """
         fn, args, kwargs = _without_partial(fn, args, kwargs)
         refuse_by_name(fn, line)
@@ -280,6 +282,9 @@ class GraphBuilder:
         try:
             with ExitStack() as stack:
                 stack.enter_context(quiet_fakes())
+                if fn in RECURRENT_FUNCTIONS and torch.is_grad_enabled() and _any_requires_grad(args):
+                    # oneDNN's layer hands autograd an undefined tensor, which can't pass through a dispatch mode
+                    stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
                 stack.enter_context(self.fake_mode)
                 if self._recorder is not None:
                     stack.enter_context(self._recorder)
@@ -547,6 +552,10 @@ def _without_partial(
     while isinstance(fn, functools.partial):
         args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
     return fn, args, kwargs
+
+
+def _any_requires_grad(tree: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves(tree))
 
 
 def _annotate(node: fx.Node, fake: Any, line: UserLine | None) -> None:

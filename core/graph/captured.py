@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class GraphInput:
     """One placeholder of a graph.
 
-    source: how the caller reaches the value (None for a lifted constant); fake: its FakeTensor, SymInt or SymFloat, with the
-    metadata at the start of the graph; lifted: the capture holds the real tensor in `real` and passes it on each call;
-    requires_grad, is_leaf: of the real tensor when it was captured; dynamic_dims: the dimensions given symbols.
+    source: how the caller reaches the value (None for a lifted constant); fake: its FakeTensor, SymInt or SymFloat,
+    with the metadata at the start of the graph; lifted: the capture holds the real tensor in `real` and passes it on
+    each call; requires_grad, is_leaf: of the real tensor when it was captured; dynamic_dims: the dimensions given
+    symbols.
     """
 
     index: int

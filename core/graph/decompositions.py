@@ -1,8 +1,8 @@
 """Decompositions applied while recording.
 
 The table is small on purpose. A forward operator whose backward consumes its auxiliary results (attention, layer norm,
-batch norm, dropout) is never taken apart: the two halves would no longer fit together. Whole operators also keep the graph
-short; a backend that wants them smaller expands them itself.
+batch norm, dropout) is never taken apart: the two halves would no longer fit together. Whole operators also keep the
+graph short; a backend that wants them smaller expands them itself.
 """
 
 from __future__ import annotations

@@ -91,34 +91,6 @@ class NodeEmitter:
         return fx.GraphModule(root, self.graph, name)
 
 
-def same_geometry(left: Any, right: Any) -> bool:
-    """Equal sizes and, but for dimensions of size 1, equal strides. Symbolic numbers are compared as expressions."""
-    if left is right:
-        return True
-    if left.ndim != right.ndim:
-        return False
-    pairs = zip(left.shape, right.shape, left.stride(), right.stride())
-    return all(_same(a, b) and (_same(a, 1) or _same(s, t)) for a, b, s, t in pairs)
-
-
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, int) and isinstance(right, int):
-        return left == right
-    from .symbols import expression
-
-    return bool(expression(left) == expression(right))  # sympy's == compares structure and asks no guard
-
-
-def is_contiguous(fake: Any) -> bool:
-    """Row-major without gaps, decided by structure alone."""
-    expected: Any = 1
-    for size, stride in zip(reversed(fake.shape), reversed(fake.stride())):
-        if not _same(size, 1) and not _same(stride, expected):
-            return False
-        expected = expected * size
-    return True
-
-
 def tensor_nodes(tree: Any) -> list[fx.Node]:
     """The nodes among the leaves of a tree whose value is a tensor."""
     return [

@@ -14,7 +14,8 @@ from .symbols import ShapeFacts
 
 @dataclass(frozen=True)
 class FunctionalGraph:
-    """A graph of ATen calls that mutates nothing. Its placeholders are the inputs in order, its output a tuple of slots.
+    """A graph of ATen calls that mutates nothing. Its placeholders are the inputs in order, its output a tuple of
+    slots.
 
     Node meta: "val" (the fake with the strides that this very node has), "torch_node" (the torch-level node, or None),
     "user_line", "random" (True: draws from a generator; keep order, never drop, repeat or merge), "original_aten".

@@ -1,7 +1,7 @@
 """Functionalisation: one pass over the record, in order, that replaces writes by new values.
 
-Enters: an AtenRecord. Leaves: nodes of a functional graph, the memory model at its end, and which inputs were written to.
-The pass adds no guards. What it can't express raises RecorderRefused, and the graph goes to the fallback.
+Enters: an AtenRecord. Leaves: nodes of a functional graph, the memory model at its end, and which inputs were written
+to. The pass adds no guards. What it can't express raises RecorderRefused, and the graph goes to the fallback.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import torch.fx as fx
 
 from .alias import Alias, Memory, Store
 from .clone_mutate import clone_mutate
-from .emitter import NodeEmitter, is_contiguous, same_geometry, tensor_nodes
+from .emitter import NodeEmitter, tensor_nodes
+from .geometry import has_storage, is_contiguous, overlaps, same_geometry, storage_key
 from .inverse import Refused
-from .mutation import UNDECLARED, overlaps
-from .recorder import AtenRecord, Call, has_storage, storage_key
+from .mutation import UNDECLARED
+from .recorder import AtenRecord, Call
 from .symbol_nodes import SymbolNodes
 from .tree import leaves, map_tree
 from .twins import functional_twin, out_names, twin_call
@@ -174,7 +175,7 @@ class Functionalizer:
         fake = call.args[0]
         self._snapshots[id(fake)].popleft()
         name = call.op._schema.name.rstrip("_")
-        if name in ("aten::detach",):
+        if name == "aten::detach" or same_geometry(call.before, self._recorded_val(fake)):
             return
         packet = getattr(aten, name.partition("::")[2], None)
         overload = None if packet is None else getattr(packet, call.op._overloadname, None)

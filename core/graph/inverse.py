@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx as fx
 
-from .. import torch_compat
 from ..errors import RecorderRefused
-from .emitter import is_contiguous
-from .mutation import overlaps
+from .geometry import extent, hint, is_contiguous, overlaps
+from .symbols import expression
 
 if TYPE_CHECKING:
     from .alias import Alias, Memory
 
 aten = torch.ops.aten
 _SAME_ELEMENTS = frozenset(
-    "aten::view aten::squeeze aten::unsqueeze aten::_reshape_alias aten::_unsafe_view aten::reshape aten::expand".split()
+    "aten::view aten::squeeze aten::unsqueeze aten::_reshape_alias aten::_unsafe_view aten::reshape
+    aten::expand".split()
 )
 _IDENTITY = frozenset("aten::detach aten::alias aten::lift_fresh".split())
 _PART_OF_A_LIST = frozenset("aten::split aten::split_with_sizes aten::unbind aten::chunk aten::tensor_split".split())
@@ -68,8 +68,6 @@ def _parent_val(alias: Alias) -> Any:
 
 
 def _same_count(alias: Alias) -> bool:
-    from .symbols import expression
-
     if alias.op._schema.name != "aten::expand":
         return True
     return bool(expression(alias.val.numel()) == expression(_parent_val(alias).numel()))
@@ -146,21 +144,10 @@ def _geometry(memory: Memory, val: Any) -> tuple[list[Any], list[Any]]:
 
 def check_reach(view: Any, offset: Any, root: Any) -> None:
     """Refuse a view whose elements are not all within the root's own extent."""
-    if _extent(view) < 0:
+    if extent(view) == 0:
         return
-    first, last = _hint(offset), _hint(offset) + _extent(view)
-    if first < 0 or last > _extent(root):
+    first = hint(offset)
+    if first < 0 or first + extent(view) > extent(root):
         raise Refused("a view reaches memory outside of the tensor that was written to")
-    if _hint(root.numel()) != _extent(root) + 1:
+    if hint(root.numel()) != extent(root):
         raise Refused("a view by strides of a tensor with gaps between its elements, which was written to")
-
-
-def _extent(val: Any) -> int:
-    """Offset of the last element from the first one; -1 for an empty tensor."""
-    if any(_hint(size) == 0 for size in val.shape):
-        return -1
-    return sum((_hint(size) - 1) * _hint(stride) for size, stride in zip(val.shape, val.stride()))
-
-
-def _hint(value: Any) -> int:
-    return value if isinstance(value, int) else torch_compat.hint_of(value)

@@ -17,7 +17,7 @@ from .captured import CapturedGraph
 from .finish import close_graph, usable_record
 from .functional import JointGraph
 from .functionalize import Functionalizer, is_random
-from .mutation import overlaps
+from .geometry import overlaps
 from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
@@ -79,7 +79,9 @@ def _run_backward(
     for at in wanted:
         facts = record.facts[at]
         assert facts is not None
-        edges.append(facts.gradient_edge())
+        edges.append(
+            facts.fake if facts.edge is None else facts.edge
+        )  # the edge of a leaf is that of the tensor itself
     mark = len(record.calls)
     try:
         with ExitStack() as stack:

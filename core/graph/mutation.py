@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from .. import torch_compat
-from .recorder import AtenRecord, Call, has_storage, storage_key
+from .geometry import has_storage, storage_key
+from .recorder import AtenRecord, Call
 from .tree import leaves
 
 UNDECLARED = {
@@ -16,7 +16,9 @@ UNDECLARED = {
     "aten::cudnn_batch_norm": (3, 4),
     "aten::miopen_batch_norm": (3, 4),
 }
-"""Operators that write to arguments (by position) without saying so in their schema, when argument 5 (training) is true."""
+"""Operators that write to arguments (by position) without saying so in their schema, when argument 5 (training) is
+true.
+"""
 
 
 def written_arguments(call: Call) -> Iterator[Any]:
@@ -66,19 +68,3 @@ def fixed_offsets(record: AtenRecord) -> tuple[tuple[int, int], ...]:
         for index, item in facts
         if item.storage._cdata in storages and isinstance(item.offset, int)
     )
-
-
-def overlaps(val: Any) -> bool:
-    """True when two elements may share memory, decided on the sizes of this call."""
-    dims = sorted((hint(stride), hint(size)) for size, stride in zip(val.shape, val.stride()) if hint(size) > 1)
-    reach = 0
-    for stride, size in dims:
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
-
-
-def hint(value: Any) -> int:
-    """A plain int for a size of this call, without a guard."""
-    return value if isinstance(value, int) else torch_compat.hint_of(value)

@@ -11,8 +11,8 @@ import torch.fx as fx
 
 from .alias import Alias, memory_of, owns_memory
 from .functionalize import SYMBOLIC, Functionalizer
+from .geometry import overlaps
 from .inverse import Refused
-from .mutation import overlaps
 from .outputs import (
     BASE,
     Epilogue,

@@ -1,9 +1,9 @@
 """Epilogue: how what a functional graph returns becomes what the traced program returns and changes. Data only.
 
-A functional graph mutates nothing and its results ("slots") alias nothing. Eager's results may be inputs, views of inputs,
-views of each other; eager's program may have written to its inputs. After each run the executor, in this order,
-1. writes back: for each WriteBack, `inputs[wb.input]` takes the value of `slots[wb.slot]`;
-2. makes each output by its kind. Equal output objects (same kind, same numbers) are one Python object, as in eager.
+A functional graph mutates nothing and its results ("slots") alias nothing. Eager's results may be inputs, views of
+inputs, views of each other; eager's program may have written to its inputs. After each run the executor, in this order,
+1. writes back: for each WriteBack, `inputs[wb.input]` takes the value of `slots[wb.slot]`; 2. makes each output by its
+kind. Equal output objects (same kind, same numbers) are one Python object, as in eager.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ BASE = _Base()
 class ViewStep:
     """One view operation: op(*args, **kwargs) with BASE replaced by the tensor and each SlotRef by its number.
 
-    op is an OpOverload or `as_strided_within`. args may nest lists and tuples. item: which element of the result, for operators that return several views.
-    grad: the grad mode in which the program took the view; run the step in that mode.
+    op is an OpOverload or `as_strided_within`. args may nest lists and tuples. item: which element of the result, for
+    operators that return several views. grad: the grad mode in which the program took the view; run the step in that
+    mode.
     """
 
     op: Any
@@ -88,8 +89,8 @@ class ViewOfInput:
 class ViewOfSlot:
     """The output is a view of what the graph returned at `index`, taken with autograd: apply the steps in order.
 
-    Several outputs that share memory in eager are views of one slot. `steps` may be empty: the slot itself. number: as in
-    ViewOfInput.
+    Several outputs that share memory in eager are views of one slot. `steps` may be empty: the slot itself. number: as
+    in ViewOfInput.
     """
 
     index: int

@@ -17,6 +17,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import UserLine
+from .geometry import has_storage, same_geometry, storage_key
 from .tree import leaves
 from .twins import out_names
 
@@ -161,11 +162,6 @@ def _check_input(record: AtenRecord, index: int, facts: InputFacts) -> None:
             record.refuse(f"requires_grad of input {index} was changed")
 
 
-def storage_key(fake: Any) -> int:
-    """Equal for tensors that share a storage, as long as one of them lives."""
-    return fake.untyped_storage()._cdata
-
-
 @functools.cache
 def _recorder_type() -> type:
     """The Recorder class, made on first use: its base brings the imports of FakeTensorMode."""
@@ -214,9 +210,6 @@ def _recorder_type() -> type:
             before = sizes = None
             if torch.Tag.inplace_view in op.tags:
                 before = torch.ops.aten.alias.default(args[0])
-                if (args[0]._is_view() or args[0].requires_grad) and self.record.no_backward is None:
-                    # the engine takes views of subclasses again by their first function, not by their strides
-                    self.record.no_backward = f"{op} changed the shape of a differentiable tensor in place"
                 if op._schema.name in _STORAGE_CHANGES:
                     self.record.refuse(f"{op} changes a tensor's storage", self.line)
             elif out_names(op):
@@ -228,6 +221,10 @@ def _recorder_type() -> type:
                     elif isinstance(leaf, torch.Generator):
                         self.record.refuse(f"{op} was given a random generator", self.line)
             result = op(*args, **kwargs)
+            if before is not None and not self.backward and not same_geometry(before, args[0]):
+                if self.record.no_backward is None and (args[0]._is_view() or args[0].requires_grad):
+                    # the engine takes views of subclasses again by their first function, not by their strides
+                    self.record.no_backward = f"{op} changed the shape of a differentiable tensor in place"
             if sizes is not None and any(tuple(leaf.shape) != size for leaf, size in sizes):
                 self.record.refuse(f"{op} resized its out= argument", self.line)
             self._append(op, args, kwargs, result, before)
@@ -251,11 +248,6 @@ def _recorder_type() -> type:
             self.record.calls.append(call)
 
     return Recorder
-
-
-def has_storage(fake: Any) -> bool:
-    """False for layouts without one storage (sparse)."""
-    return fake.layout is torch.strided
 
 
 def new_recorder(record: AtenRecord, *, backward: bool = False) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported, UserLine
+from .geometry import extent, hint
 from .tree import leaves, map_tree
 
 LARGEST_TRIAL_BYTES = 1 << 28
@@ -127,7 +129,8 @@ def judge(
 
 
 def _raised_by_fake(error: BaseException) -> bool:
-    """False when the error came before any fake kernel: from argument parsing, torch's Python code or autograd's checks.
+    """False when the error came before any fake kernel: from argument parsing, torch's Python code or autograd's
+    checks.
 
     Those word it as in eager, and autograd's know the views of the program, which tensors made for a trial don't.
     """
@@ -163,13 +166,15 @@ def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) ->
     sizes = [leaf for leaf in leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(fake.layout is not torch.strided for fake in sizes):
         return None
-    if sum(_extent(fake) * fake.element_size() for fake in sizes) > LARGEST_TRIAL_BYTES:
+    if sum(extent(fake) * fake.element_size() for fake in sizes) > LARGEST_TRIAL_BYTES:
         return None
     state = torch.get_rng_state()
     made: dict[int, torch.Tensor] = {}
     try:
-        real_args, real_kwargs = map_tree(lambda leaf: _real_like(leaf, made), (fake_args, fake_kwargs))
-        fn(*real_args, **real_kwargs)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            real_args, real_kwargs = map_tree(lambda leaf: _real_like(leaf, made), (fake_args, fake_kwargs))
+            fn(*real_args, **real_kwargs)
     except torch.OutOfMemoryError:
         return None
     except Exception as error:  # whatever eager raises is the answer, not a failure of ours
@@ -179,26 +184,15 @@ def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) ->
     return False
 
 
-def _extent(fake: Any) -> int:
-    """Number of elements between the first and the last of the tensor in memory."""
-    steps = [(_hint(size) - 1) * _hint(stride) for size, stride in zip(fake.shape, fake.stride())]
-    return 0 if any(_hint(size) == 0 for size in fake.shape) else 1 + sum(steps)
-
-
-def _hint(value: Any) -> int:
-    return value if isinstance(value, int) else torch_compat.hint_of(value)
-
-
 def _real_like(leaf: Any, made: dict[int, torch.Tensor]) -> Any:
     if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return torch_compat.hint_of(leaf)
     if not isinstance(leaf, torch.Tensor):
         return leaf
     if id(leaf) not in made:
-        with torch.no_grad():
-            memory = torch.zeros(_extent(leaf), dtype=leaf.dtype, device=leaf.device)
-            size = tuple(_hint(size) for size in leaf.shape)
-            real = memory.as_strided(size, tuple(_hint(stride) for stride in leaf.stride()))
+        memory = torch.zeros(extent(leaf), dtype=leaf.dtype, device=leaf.device)
+        size = tuple(hint(size) for size in leaf.shape)
+        real = memory.as_strided(size, tuple(hint(stride) for stride in leaf.stride()))
         made[id(leaf)] = real
     return made[id(leaf)]
 

@@ -1,7 +1,7 @@
 """Symbolic sizes: which dimensions get a symbol, where each symbol's value is found, which guards the run needed.
 
-A dimension marked dynamic gets a backed symbol whatever its size: 0 and 1 are sizes like others, and two equal sizes get
-two symbols. Equalities appear only as guards that the run itself asked for.
+A dimension marked dynamic gets a backed symbol whatever its size: 0 and 1 are sizes like others, and two equal sizes
+get two symbols. Equalities appear only as guards that the run itself asked for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def as_policy(policy: Any) -> DimPolicy | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a number of the call is found. kind: "size", "stride", "offset" of an input tensor, or "value" of a number."""
+    """Where a number of the call is found. kind: "size", "stride", "offset" of an input tensor, or "value" of a
+    number.
+    """
 
     input: int
     kind: str
@@ -62,8 +64,8 @@ class ShapeGuard:
 class ShapeFacts:
     """The symbols of a graph.
 
-    bindings: where each symbol is read from a call's inputs; guards: what must hold of them. Strides and offsets that were
-    inferred from sizes appear as guards on symbols of their own, bound to that stride or offset.
+    bindings: where each symbol is read from a call's inputs; guards: what must hold of them. Strides and offsets that
+    were inferred from sizes appear as guards on symbols of their own, bound to that stride or offset.
     """
 
     bindings: Mapping[sympy.Symbol, Place]

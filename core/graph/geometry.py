@@ -1,0 +1,69 @@
+"""Geometry: sizes, strides and storage of fake tensors, compared without asking a guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import torch_compat
+from .symbols import expression
+
+
+def same_geometry(left: Any, right: Any) -> bool:
+    """Equal sizes and, but for dimensions of size 1, equal strides. Symbolic numbers are compared as expressions."""
+    if left is right:
+        return True
+    if left.ndim != right.ndim:
+        return False
+    pairs = zip(left.shape, right.shape, left.stride(), right.stride())
+    return all(_same(a, b) and (_same(a, 1) or _same(s, t)) for a, b, s, t in pairs)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    return bool(expression(left) == expression(right))  # sympy's == compares structure and asks no guard
+
+
+def is_contiguous(fake: Any) -> bool:
+    """Row-major without gaps, decided by structure alone."""
+    expected: Any = 1
+    for size, stride in zip(reversed(fake.shape), reversed(fake.stride())):
+        if not _same(size, 1) and not _same(stride, expected):
+            return False
+        expected = expected * size
+    return True
+
+
+def overlaps(val: Any) -> bool:
+    """True when two elements may share memory, decided on the sizes of this call."""
+    dims = sorted((hint(stride), hint(size)) for size, stride in zip(val.shape, val.stride()) if hint(size) > 1)
+    reach = 0
+    for stride, size in dims:
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def hint(value: Any) -> int:
+    """A plain int for a size of this call, without a guard."""
+    return value if isinstance(value, int) else torch_compat.hint_of(value)
+
+
+def extent(fake: Any) -> int:
+    """Elements of memory from the first to the last of the tensor, on the sizes of this call."""
+    if any(hint(size) == 0 for size in fake.shape):
+        return 0
+    return 1 + sum((hint(size) - 1) * hint(stride) for size, stride in zip(fake.shape, fake.stride()))
+
+
+def storage_key(fake: Any) -> int:
+    """Equal for tensors that share a storage, as long as one of them lives."""
+    return fake.untyped_storage()._cdata
+
+
+def has_storage(fake: Any) -> bool:
+    """False for layouts without one storage (sparse)."""
+    return fake.layout is torch.strided

@@ -24,7 +24,7 @@ STRIDE_SENSITIVE = frozenset(
 
 @dataclass(eq=False)
 class Store:
-    """One piece of memory. input: index of the graph input it belongs to; offset: the root's recorded storage offset."""
+    """One piece of memory. input: the graph input it belongs to; offset: the root's recorded storage offset."""
 
     root: Alias = field(init=False)
     version: int = 0

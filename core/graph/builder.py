@@ -166,7 +166,7 @@ class GraphBuilder:
         return result
 
     def constant_tensor(self, real: torch.Tensor) -> GraphValue:
-        """A real tensor that the program holds where no source reaches it: an input that the graph's caller supplies."""
+        """A real tensor that no source reaches: an input that the graph's caller supplies."""
         return self.add_tensor_input(real, None, lifted=True)
 
     def _check_input(self, example: torch.Tensor) -> None:

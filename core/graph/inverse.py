@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 _SAME_ELEMENTS = frozenset(
-    "aten::view aten::squeeze aten::unsqueeze aten::_reshape_alias aten::_unsafe_view aten::reshape
-    aten::expand".split()
+    "aten::view aten::squeeze aten::unsqueeze aten::_reshape_alias aten::_unsafe_view aten::reshape "
+    "aten::expand".split()
 )
 _IDENTITY = frozenset("aten::detach aten::alias aten::lift_fresh".split())
 _PART_OF_A_LIST = frozenset("aten::split aten::split_with_sizes aten::unbind aten::chunk aten::tensor_split".split())

@@ -62,7 +62,7 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
 
 
 def _tangent(record: AtenRecord, fake: Any) -> Any:
-    """A fresh fake of the incoming gradient: the output's geometry (contiguous if elements share memory), no history."""
+    """A fresh fake of the incoming gradient: the output's geometry, contiguous if elements share memory."""
     with record.fake_mode, torch.no_grad():
         if overlaps(fake):
             return torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)

@@ -186,7 +186,7 @@ class OutputPlan:
             raise Refused("a returned view carries gradients in another way than through its base")
 
     def _history(self, fake: Any) -> Any:
-        """The autograd node of a fake. For a view of what was written to, asking makes the engine take the view again."""
+        """The autograd node of a fake. For a view of what was written to, asking takes the view again."""
         reason = self._pass.record.no_backward
         if reason is not None and fake.requires_grad:
             raise Refused(reason)

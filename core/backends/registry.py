@@ -12,7 +12,7 @@ import importlib.util
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -320,7 +320,8 @@ class Registry:
             raise self._broken(backend, f"its Backend is named {instance.name!r}, not {backend.name!r}")
         declared = backend.manifest.capabilities if backend.manifest is not None else None
         if declared is None:
-            return instance.capabilities
+            devices = backend.manifest.devices if backend.manifest is not None else ()
+            return replace(instance.capabilities, devices=instance.capabilities.devices or devices)
         if type(instance).capabilities is Backend.capabilities and "capabilities" not in vars(instance):
             return declared  # the class says nothing of its own: the manifest speaks for it
         for entry in fields(Capabilities):

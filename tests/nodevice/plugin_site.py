@@ -1,0 +1,62 @@
+"""Writes plugin distributions (metadata, manifest, module) into a folder, as an installer would leave them."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+PLUGIN = """
+from core.plugin import Artifact, Backend, Capabilities, hookimpl
+
+class Mine(Backend):
+    name = "{name}"
+    version = "{version}"
+
+    def compile(self, graph, fake_inputs, ctx):
+        return Artifact(call=graph)
+
+@hookimpl
+def core_backend():
+    return Mine()
+"""
+
+MANIFEST = """
+schema = 1
+name = "{name}"
+summary = "a backend for tests"
+plugin_api = ">=1.0,<2"
+devices = ["cpu"]
+issues = "https://example.org/{name}/issues"
+"""
+
+
+def add_distribution(
+    site: Path,
+    distribution: str,
+    name: str,
+    *,
+    version: str = "1.0",
+    module: str | None = None,
+    source: str | None = None,
+    manifest: str | None = MANIFEST,
+    extra: str = "",
+    attribute: str = "",
+) -> str:
+    """Add one distribution with one backend; returns the name of its module.
+
+    source: text of the module; manifest: text of backend.toml (None for none); extra: lines appended to it.
+    """
+    module = module or distribution.replace("-", "_") + "_plugin"
+    package = site / module
+    package.mkdir(parents=True, exist_ok=True)
+    text = PLUGIN.format(name=name, version=version) if source is None else textwrap.dedent(source)
+    (package / "__init__.py").write_text(text)
+    points = [f"[core.backends]\n{name} = {module}{':' + attribute if attribute else ''}\n"]
+    if manifest is not None:
+        (package / "backend.toml").write_text(manifest.format(name=name) + textwrap.dedent(extra))
+        points.append(f"[core.manifests]\n{name} = {module}:backend.toml\n")
+    info = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text("\n".join(points))
+    return module

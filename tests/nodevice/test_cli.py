@@ -1,0 +1,141 @@
+"""The command line lists, describes and diagnoses backends; its exit code says whether something was found."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_SPEC = importlib.util.spec_from_file_location("plugin_site", Path(__file__).with_name("plugin_site.py"))
+plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
+if not hasattr(plugin_site, "MANIFEST"):
+    _SPEC.loader.exec_module(plugin_site)
+add = plugin_site.add_distribution
+
+from core.cli import main  # noqa: E402
+from core.report.doctor import _shadowing  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A site folder for this process and for the doctor's subprocesses; the working folder has no project file."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(folder), str(ROOT))))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_list_prints_a_line_a_backend(site, capsys):
+    add(site, "core-alpha", "alpha")
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["name", "distribution", "version", "devices", "state", "summary"]
+    assert "alpha      core-alpha    1.0      cpu      ready  a backend for tests" in lines[1:]
+    assert any(line.startswith("eager ") for line in lines)
+
+
+def test_list_as_json_with_known_names(site, capsys):
+    add(site, "core-alpha", "alpha")
+    code, out, _ = run(capsys, "list", "--all", "--json")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert code == 0
+    assert rows["alpha"]["state"] == "ready" and rows["alpha"]["devices"] == ["cpu"]
+    assert rows["tensorrt"]["state"] == "not installed"
+    assert rows["tensorrt"]["reason"] == 'pip install "core-tensorrt"'
+
+
+def test_list_finds_an_incompatible_plugin(site, capsys):
+    add(site, "core-alpha", "alpha", extra='python = ">=4"')
+    code, out, _ = run(capsys, "list")
+    assert code == 1
+    assert "alpha (core-alpha): needs python >=4" in out
+
+
+def test_info_shows_the_manifest(site, capsys):
+    add(site, "core-alpha", "alpha", extra='[capabilities]\ngraph_level = "torch"')
+    code, out, _ = run(capsys, "info", "alpha")
+    assert code == 0
+    assert "graph_level: torch" in out and "issues: https://example.org/alpha/issues" in out
+    code, out, _ = run(capsys, "info", "Alpha", "--json")
+    assert json.loads(out)["manifest"]["capabilities"]["graph_level"] == "torch"
+
+
+def test_info_of_an_unknown_name_is_a_finding_with_the_error_id(site, capsys):
+    code, out, err = run(capsys, "info", "tensorrt")
+    assert (code, out) == (1, "")
+    assert "CORE-B001" in err and 'pip install "core-tensorrt"' in err
+    code, out, _ = run(capsys, "info", "tensorrt", "--json")
+    assert code == 1 and json.loads(out)["error"]["id"] == "CORE-B001"
+
+
+@pytest.mark.parametrize("arguments", [[], ["bogus"], ["info"], ["list", "--nonsense"]])
+def test_wrong_usage_has_exit_code_two(site, capsys, arguments):
+    assert run(capsys, *arguments)[0] == 2
+
+
+def test_help_is_no_error(site, capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0 and "doctor" in out
+
+
+def test_doctor_probes_a_working_plugin(site, capsys):
+    add(site, "core-alpha", "alpha")
+    code, out, _ = run(capsys, "doctor", "alpha")
+    assert (code, out) == (0, "info: backend 'alpha' (core-alpha 1.0) works on cpu\n")
+
+
+def test_doctor_survives_a_plugin_that_ends_its_process(site, capsys):
+    add(site, "core-alpha", "alpha", source="import os; os._exit(7)")
+    code, out, _ = run(capsys, "doctor", "alpha", "--json")
+    assert code == 1
+    assert json.loads(out) == [
+        {
+            "level": "error",
+            "text": "backend 'alpha' (core-alpha 1.0) can't be loaded: exit status 7",
+            "remedy": "",
+        }
+    ]
+
+
+def test_doctor_reports_a_refusing_probe_with_its_remedy(site, capsys):
+    source = plugin_site.PLUGIN.format(name="alpha", version="1") + (
+        "\nfrom core.plugin import Probe\n"
+        "@hookimpl\ndef backend_probe(device):\n    return Probe(False, 'no driver', 'install one')\n"
+    )
+    add(site, "core-alpha", "alpha", source=source)
+    code, out, _ = run(capsys, "doctor", "alpha")
+    assert code == 1
+    assert out == ("error: backend 'alpha' (core-alpha 1.0) can't work on cpu: no driver\n  remedy: install one\n")
+
+
+def test_doctor_tells_of_a_project_folder_that_shadows_the_compiler(tmp_path):
+    assert _shadowing(tmp_path) == []
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "__init__.py").write_text("")
+    finding = _shadowing(tmp_path)[0]
+    assert finding.level == "warning" and str(tmp_path / "core") in finding.text
+    assert _shadowing(ROOT) == []
+
+
+def test_module_entry_lists_without_torch():
+    code = "import sys, runpy; sys.argv = ['core', 'list']\ntry: runpy.run_module('core', run_name='__main__')\n"
+    code += "except SystemExit as stop: assert stop.code == 0, stop.code\nassert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "aot_eager" in done.stdout

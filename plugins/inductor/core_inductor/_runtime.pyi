@@ -21,6 +21,7 @@ class Kernel:
         floats: int = 0,
         *,
         parallel: bool = True,
+        grain_elements: int = 0,
         parallel_elements: int = 0,
         release_elements: int = 0,
     ) -> None: ...

@@ -30,6 +30,7 @@ struct Plan {
     Py_ssize_t ints = 0;
     Py_ssize_t floats = 0;
     bool parallel = true;
+    int64_t grain_elements = 0;
     int64_t parallel_elements = 0;
     int64_t release_elements = 0;
     std::vector<Output> outputs;
@@ -129,12 +130,23 @@ int64_t work_elements(const Kernel *self, PyObject *const *args, int64_t element
     return elements;
 }
 
+// All of torch's threads or one, never a number between: libgomp ends the workers that a smaller team leaves over, and
+// starting them again costs more than they save.
+int thread_count(const Kernel *self, int64_t elements) {
+    const Plan &plan = *self->plan;
+    const TorchSymbols &torch = self->state->torch;
+    if (!plan.parallel || elements < plan.grain_elements) {
+        return 1;
+    }
+    const int64_t wanted = std::min(plan.grain_elements * available_threads(torch), plan.parallel_elements);
+    return elements < wanted ? 1 : claim_threads(torch);
+}
+
 void run(const Kernel *self, PyObject *const *args, void *const *pointers, const long *ints, const double *floats,
          int64_t elements) {
     const Plan &plan = *self->plan;
     elements = work_elements(self, args, elements);
-    const int nthreads =
-        plan.parallel && elements >= plan.parallel_elements ? claim_threads(self->state->torch) : 1;
+    const int nthreads = thread_count(self, elements);
     if (elements < plan.release_elements) {
         plan.function(pointers, ints, floats, nthreads);
         return;
@@ -277,7 +289,7 @@ PyObject *build_kernel(PyTypeObject *type, PyObject *library, PyObject *name, Py
 
 PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {"library", "name",     "inputs",            "outputs",          "ints",
-                                  "floats",  "parallel", "parallel_elements", "release_elements", nullptr};
+                                  "floats",  "parallel", "grain_elements", "parallel_elements", "release_elements", nullptr};
     PyObject *module = PyType_GetModuleByDef(type, &module_def);
     if (module == nullptr) {
         return nullptr;
@@ -288,12 +300,13 @@ PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     }
     PyObject *library, *name, *outputs, *self = nullptr;
     int parallel = 1;
-    long long parallel_elements = 0, release_elements = 0;
-    if (PyArg_ParseTupleAndKeywords(args, kwargs, "O!UnO!|nn$pLL", const_cast<char **>(names),
+    long long grain_elements = 0, parallel_elements = 0, release_elements = 0;
+    if (PyArg_ParseTupleAndKeywords(args, kwargs, "O!UnO!|nn$pLLL", const_cast<char **>(names),
                                     module_state(module)->library_type, &library, &name, &plan->inputs, &PyTuple_Type,
-                                    &outputs, &plan->ints, &plan->floats, &parallel, &parallel_elements,
+                                    &outputs, &plan->ints, &plan->floats, &parallel, &grain_elements, &parallel_elements,
                                     &release_elements)) {
         plan->parallel = parallel != 0;
+        plan->grain_elements = grain_elements;
         plan->parallel_elements = parallel_elements;
         plan->release_elements = release_elements;
         try {
@@ -332,11 +345,11 @@ PyMemberDef kernel_members[] = {
 };
 
 constexpr char kernel_doc[] =
-    "Kernel(library, name, inputs, outputs, ints=0, floats=0, *, parallel=True, parallel_elements=0,\n"
-    "release_elements=0): a generated function as a callable of tensors, ints and floats.\n\n"
+    "Kernel(library, name, inputs, outputs, ints=0, floats=0, *, parallel=True, grain_elements=0,\n"
+    "parallel_elements=0, release_elements=0): a generated function as a callable of tensors, ints and floats.\n\n"
     "outputs: tuple of (sizes, strides, dtype_code, dtype, reuse), sizes and strides being ints or ('int', k) for the\n"
-    "k-th int argument. It uses more than one thread from parallel_elements on, and releases the GIL from release_elements on;\n"
-    "both count the elements of the largest tensor.";
+    "k-th int argument. It uses torch's threads when each gets grain_elements, or from parallel_elements on,\n"
+    "and releases the GIL from release_elements on; all count the elements of the largest tensor.";
 
 PyType_Slot kernel_slots[] = {
     {Py_tp_doc, const_cast<char *>(kernel_doc)},

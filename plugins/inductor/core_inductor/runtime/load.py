@@ -16,8 +16,12 @@ from .. import _runtime
 from ..torch_compat import disable_current_modes, impl_address
 from .spec import KernelSpec, OutputSpec
 
+GRAIN_ELEMENTS = 4096
+"""A kernel gets torch's threads when its largest tensor has so many elements for each. Measured with two threads: at
+8192 elements an addition loses 0.2 us by it and 20 multiplications an element gain 2.4 us."""
+
 PARALLEL_ELEMENTS = 32768
-"""From so many elements of its largest tensor on a kernel gets more than one thread, as torch's own loops do."""
+"""From so many elements on a kernel gets all threads, however many there are, as torch's own loops do."""
 
 RELEASE_ELEMENTS = 16384
 """From so many elements on a kernel runs without the GIL; giving it up and taking it back costs about 30 ns."""
@@ -99,6 +103,7 @@ def _make_kernel(library: _runtime.Library, spec: KernelSpec, parallel: bool) ->
         spec.int_args,
         spec.float_args,
         parallel=parallel and spec.parallel,
+        grain_elements=GRAIN_ELEMENTS,
         parallel_elements=PARALLEL_ELEMENTS,
         release_elements=RELEASE_ELEMENTS,
     )

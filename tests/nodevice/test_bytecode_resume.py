@@ -1,5 +1,6 @@
 """What build_resume promises beyond running on. Plain functions: every supported Python runs them."""
 
+import sys
 import types
 
 from core.bytecode.decode import decode
@@ -230,3 +231,22 @@ def test_super_in_a_class_that_rebinds_the_name_is_called_as_written():
     assert run(None, namespace["C"]()) == ("mine", ())
     del namespace["super"]
     assert type(run(None, namespace["C"]())) is super
+
+
+def test_calling_a_resume_function_often_keeps_no_references():
+    def f(a):
+        try:
+            raise KeyError(a)
+        except KeyError:
+            stop()
+        return [x for x in a]
+
+    target = after_call_of(f, "stop")
+    resume = build_resume(f.__code__, target, depth=2, arguments=("a",))
+    run = types.FunctionType(resume.code, globals())
+    error, value, items = ValueError("mine"), object(), (1, 2)
+    before = [sys.getrefcount(each) for each in (error, value, items)]
+    for _ in range(1000):
+        run(error, value, items)
+    assert [sys.getrefcount(each) for each in (error, value, items)] == before
+    assert sys.exception() is None and error.__traceback__ is None

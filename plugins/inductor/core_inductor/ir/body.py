@@ -125,6 +125,8 @@ class BodyBuilder:
 
     def index_below(self, e: Index, bound: Index) -> int:
         """Whether an index expression lies below a bound, as a bool that printers may decide on a range of the loop."""
+        if isinstance(e, int) and isinstance(bound, int):
+            return self.const(e < bound, "bool")
         return self.emit("index_below", (), "bool", (e, bound))
 
     def inline(
@@ -174,8 +176,6 @@ class BodyBuilder:
         e = substitute(e, values)
         if any(isinstance(atom, Indirect) for atom in atoms_of(e)):
             return self.compare("lt", self.index(e, slots), self.index(bound))
-        if isinstance(e, int) and isinstance(bound, int):
-            return self.const(e < bound, "bool")
         return self.index_below(e, bound)
 
 

@@ -598,14 +598,22 @@ def _atom_text(atom: Atom, names: Mapping[Atom, str] | None, divide: str, wide: 
     if isinstance(atom, Indirect):
         return f"indirect{atom.slot}"
     if isinstance(atom, Extremum):
-        left, right = text(atom.left, names, divide=divide, wide=wide), text(atom.right, names, divide=divide, wide=wide)
+        left, right = (
+            text(atom.left, names, divide=divide, wide=wide),
+            text(atom.right, names, divide=divide, wide=wide),
+        )
         if divide == "//":
             return f"{'max' if atom.largest else 'min'}({left}, {right})"
         return f"(({left}) {'>' if atom.largest else '<'} ({right}) ? ({left}) : ({right}))"
     assert isinstance(atom, (Quotient, Remainder))
-    left, right = text(atom.numerator, names, divide=divide, wide=wide), text(atom.divisor, names, divide=divide, wide=wide)
+    left, right = (
+        text(atom.numerator, names, divide=divide, wide=wide),
+        text(atom.divisor, names, divide=divide, wide=wide),
+    )
     if divide == "/" and not _surely_nonnegative(atom.numerator):
-        return f"{'floor_quotient' if isinstance(atom, Quotient) else 'floor_remainder'}((long)({left}), (long)({right}))"
+        return (
+            f"{'floor_quotient' if isinstance(atom, Quotient) else 'floor_remainder'}((long)({left}), (long)({right}))"
+        )
     return f"(({left}) {divide if isinstance(atom, Quotient) else '%'} ({right}))"
 
 

@@ -75,10 +75,20 @@ class Input(Node):
 
 @dataclass(eq=False)
 class Loops(Node):
-    """A node with a body. `result` is the position of the value stored or folded, `variables` the loop variables."""
+    """A node with a body. `result` is the position of the value stored or folded."""
 
     body: list[Op] = field(default_factory=list, repr=False, kw_only=True)
     result: int = field(default=0, kw_only=True)
+
+    @property
+    def space(self) -> tuple[Index, ...]:
+        """Sizes of the loops."""
+        raise NotImplementedError
+
+    @property
+    def variables(self) -> tuple[Index, ...]:
+        """One loop variable a dimension of the space, 0 where its size is 1."""
+        raise NotImplementedError
 
     def loads(self) -> Iterator[Op]:
         """The load operations of the body."""
@@ -89,11 +99,17 @@ class Loops(Node):
 
 @dataclass(eq=False)
 class Pointwise(Loops):
-    """Element i of the result is the body's value at i. `work` is a hint: the body has no expensive operation."""
+    """Element i of the result is the body's value at i."""
 
     @property
     def space(self) -> tuple[Index, ...]:
+        """Sizes of the loops."""
         return self.sizes
+
+    @property
+    def variables(self) -> tuple[Index, ...]:
+        """One loop variable a dimension of the space, 0 where its size is 1."""
+        return loop_vars(self.sizes)
 
 
 @dataclass(eq=False)
@@ -109,10 +125,12 @@ class Reduce(Loops):
 
     @property
     def space(self) -> tuple[Index, ...]:
+        """Outer sizes, then reduced ones."""
         return self.sizes + self.reduced
 
     @property
     def variables(self) -> tuple[Index, ...]:
+        """i0, i1, ... of the outer dimensions, then r0, r1, ... of the reduced ones."""
         return loop_vars(self.sizes) + loop_vars(self.reduced, "r")
 
 
@@ -161,7 +179,7 @@ class View:
     """A tensor as an index map: element (i0, i1, ...) of `sizes` is element `index` of `node`.
 
     fresh: eager makes a new tensor here (clone), so the program must not return the node's own storage if that belongs to
-    somebody else.
+    somebody else. strides: the recorded ones, which whoever makes a real tensor of the view has to give it.
     """
 
     node: Node
@@ -169,6 +187,7 @@ class View:
     index: tuple[Index, ...]
     dtype: str
     fresh: bool = False
+    strides: tuple[Index, ...] | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -182,7 +201,23 @@ class View:
 
 def whole(node: Node) -> View:
     """The view that is the node itself."""
-    return View(node, node.sizes, loop_vars(node.sizes), node.dtype)
+    return View(node, node.sizes, loop_vars(node.sizes), node.dtype, strides=node.strides)
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A tensor on a node's storage: sizes, strides and offset (relative to the node's first element) in elements."""
+
+    node: Node
+    sizes: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index
+
+    @property
+    def is_whole(self) -> bool:
+        """True when it is the node's own tensor."""
+        node = self.node
+        return self.offset == 0 and self.sizes == node.sizes and same_strides(node.sizes, self.strides, node.strides)
 
 
 def dense_strides(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:

@@ -3,3 +3,8 @@
 Enters: an fx graph of ATen overloads with fake values. Leaves: a `LoopGraph`. A lowering that does not cover a case
 returns NotImplemented, and the operation is called as it is. This folder must not know kernels, C++ or Triton.
 """
+
+from . import activation, creation, index, norm, pointwise, reduce, view
+from .lowering import GraphLowering
+
+__all__ = ["GraphLowering", "activation", "creation", "index", "norm", "pointwise", "reduce", "view"]

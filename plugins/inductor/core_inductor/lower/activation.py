@@ -70,9 +70,7 @@ def relu(lowering: Any, node: fx.Node, x: View) -> Any:
 @lowers("threshold_backward")
 def threshold_backward(lowering: Any, node: fx.Node, grad: View, x: View, threshold: Any) -> Any:
     """grad where x > threshold (or x is NaN), else 0."""
-    return activation(
-        lowering, node, lambda f, g, a: f.where(f.compare("le", a, float(threshold)), 0.0, g), grad, x
-    )
+    return activation(lowering, node, lambda f, g, a: f.where(f.compare("le", a, float(threshold)), 0.0, g), grad, x)
 
 
 SQRT1_2 = math.sqrt(0.5)

@@ -147,8 +147,10 @@ class GraphLowering:
         if isinstance(value, fx.Node):
             return self.values[value]
         if isinstance(value, (list, tuple)):
-            return type(value)(self.resolve(v) for v in value) if type(value) in (list, tuple) else tuple(
-                self.resolve(v) for v in value
+            return (
+                type(value)(self.resolve(v) for v in value)
+                if type(value) in (list, tuple)
+                else tuple(self.resolve(v) for v in value)
             )
         if isinstance(value, dict):
             return {k: self.resolve(v) for k, v in value.items()}
@@ -183,8 +185,17 @@ class GraphLowering:
                 self.fallbacks.append((node.name, str(reason)))
                 result = NotImplemented
             if result is not NotImplemented:
+                self._record_strides(result, fake)
                 return result
         return self.extern(node)
+
+    def _record_strides(self, result: Any, fake: Any) -> None:
+        if isinstance(result, View):
+            if result.strides is None:
+                result.strides = self.geometry(fake)[1]
+        elif isinstance(result, tuple):
+            for part, part_fake in zip(result, fake):
+                self._record_strides(part, part_fake)
 
     def _integer(self, node: fx.Node, fake: int | torch.SymInt) -> Any:
         """The value of an integer node: known from its expression unless it first appears here (`.item()`)."""

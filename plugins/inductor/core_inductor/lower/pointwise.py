@@ -294,7 +294,11 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 def logical_not(lowering: Any, node: fx.Node, x: View) -> Any:
     """x == 0."""
     return elementwise(
-        lowering, node, lambda body, a: body.op("logical_not", body.cast(a, "bool"), dtype="bool"), (x,), compute=x.dtype
+        lowering,
+        node,
+        lambda body, a: body.op("logical_not", body.cast(a, "bool"), dtype="bool"),
+        (x,),
+        compute=x.dtype,
     )
 
 

@@ -46,7 +46,9 @@ def result_dtype(operands: Sequence[Any]) -> str:
     """The common type of tensors (View) and numbers."""
     ranks: list[str | None] = [None, None, None]
     for operand in operands:
-        rank, dtype = (0 if operand.sizes else 1, operand.dtype) if isinstance(operand, View) else (2, number_dtype(operand))
+        rank, dtype = (
+            (0 if operand.sizes else 1, operand.dtype) if isinstance(operand, View) else (2, number_dtype(operand))
+        )
         known = ranks[rank]
         ranks[rank] = dtype if known is None else promote(known, dtype)
     result = None

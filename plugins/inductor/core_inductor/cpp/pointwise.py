@@ -1,0 +1,100 @@
+"""Pointwise kernels: nested loops, the innermost a simd loop, outer ones shared among threads.
+
+A value that does not depend on the inner loops is computed outside of them (the row that a gather reads, a broadcast factor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..ir import expr
+from ..sched.kernel import size_of
+from .context import PARALLEL_WORK, KernelPrinter, expr_atom, value_expressions
+from .evaluate import needed, vectorisable
+from .segments import resolve, segments_of
+
+
+class Pointwise:
+    """Prints one kernel without folds."""
+
+    def __init__(self, printer: KernelPrinter) -> None:
+        self.printer = printer
+        self.kernel = printer.kernel
+        self.source = printer.source
+        self._depths = self.depths()
+
+    def print(self) -> None:
+        """The loop nest."""
+        kernel = self.kernel
+        rows = kernel.rows
+        if not rows:
+            names: dict[int, str] = {}
+            self._innermost(names, range(len(kernel.values)), {})
+            return
+        inner_hint = expr.hint(size_of(rows[-1]))
+        outer_hint = expr.hint(self.printer.extent(rows[:-1]))
+        threads_inside = len(rows) == 1 or (outer_hint < 16 and inner_hint >= 4096)
+        names = {}
+        if threads_inside:
+            self._nest(0, 0, names)
+            return
+        shared, count = 1, expr.hint(size_of(rows[0]))
+        while shared < len(rows) - 1 and count < 64:
+            count *= expr.hint(size_of(rows[shared]))
+            shared += 1
+        self._nest(0, shared, names)
+
+    def depths(self) -> list[int]:
+        """For each value the number of loops it depends on, counted from the outside."""
+        atoms = {expr_atom(v): k + 1 for k, v in enumerate(self.kernel.rows)}
+        result: list[int] = []
+        for value in self.kernel.values:
+            depth = max((result[a] for a in value.args), default=0)
+            for e in value_expressions(value):
+                for atom in expr.atoms_of(e):
+                    depth = max(depth, atoms.get(atom, 0))
+            result.append(depth)
+        return result
+
+    def _nest(self, depth: int, shared: int, names: dict[int, str]) -> None:
+        """Loops from `depth` on. The outermost `shared` loops are one parallel nest, so nothing stands between them."""
+        rows = self.kernel.rows
+        if depth == len(rows) - 1:
+            self._inner_loop(names, shared == 0)
+            return
+        pragma = self.printer.threads(shared) if depth == 0 and shared else ""
+        variable = expr_atom(rows[depth]).name
+        with self.source.loop(variable, "0", self.printer.size(rows[depth]), pragma=pragma):
+            local = dict(names)
+            if depth + 1 >= shared:
+                self._print_at(range(depth + 2), local)
+            self._nest(depth + 1, shared, local)
+
+    def _print_at(self, depths: range, names: dict[int, str]) -> None:
+        """Declare the values of the outer loops."""
+        live = self._live()
+        order = [k for k in live if self._depths[k] in depths and k not in names]
+        self.printer.body.print_values(self.source, order, names)
+
+    def _live(self) -> list[int]:
+        return needed(self.kernel, [s.value for s in self.kernel.stores], lambda k: False)
+
+    def _inner_loop(self, names: dict[int, str], threads: bool) -> None:
+        kernel = self.kernel
+        variable = kernel.rows[-1]
+        name = expr_atom(variable).name
+        for begin, end, decided in segments_of(kernel, variable):
+            order = [k for k in self._live() if k not in names]
+            vector = vectorisable(kernel, [k for k in order if self._depths[k] == len(kernel.rows)])
+            share = threads and (len(kernel.rows) == 1 or self.printer.work() >= PARALLEL_WORK)
+            pragma = self.printer.threads(simd=vector) if share else "omp simd" if vector else ""
+            with self.source.loop(name, begin, end or self.printer.size(variable), pragma=pragma):
+                self._innermost(dict(names), order, decided)
+
+    def _innermost(self, names: dict[int, str], order: Sequence[int], decided: Mapping[int, bool]) -> None:
+        kernel = self.kernel
+        resolution = resolve(kernel, decided)
+        roots = [resolution.target(s.value) for s in kernel.stores]
+        resolution.print_into(self.printer.body, self.source, roots, names)
+        for store in kernel.stores:
+            self.printer.store(store, resolution.named(store.value, names))

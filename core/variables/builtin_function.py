@@ -446,7 +446,8 @@ def _hash_is_fixed(value: Any) -> bool:
     # hashes of strings differ between processes, those by address between objects
     if type(value) is tuple:
         return all(_hash_is_fixed(item) for item in value)
-    return type(value) in (int, bool, float, complex) and value == value
+    plain = type(value) in (int, bool, float, complex) or find_special(type(value), "__hash__") is int.__hash__
+    return plain and value == value
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

@@ -137,7 +137,10 @@ class ConstantVariable(VariableTracker):
         if name == "__hash__":
             raise self.refuse("hash()")
         if name == "join" and isinstance(value, (str, bytes)) and len(args) == 1 and not kwargs:
-            return fold(tx, value.join, [_constants(tx, args[0].realize(tx))])
+            iterable = args[0].realize(tx)
+            if iterable.lookup_special(tx, "__iter__") is None and iterable.lookup_special(tx, "__getitem__") is None:
+                tx.raise_exception(TypeError, "can only join an iterable")
+            return fold(tx, value.join, [_constants(tx, iterable)])
         if name == "__mod__" and isinstance(value, (str, bytes)):
             return self._percent(tx, args[0].realize(tx))
         if name == "__format__" and args and args[0].realize(tx).kind == "constant":
@@ -167,6 +170,8 @@ class ConstantVariable(VariableTracker):
         tx.raise_exception(TypeError, f"'{type(self.value).__name__}' object doesn't support item deletion")
 
     def contains(self, tx: Tracer, item: VT) -> bool:
+        if _python_function(type(self.value), "__contains__") is not None:
+            return tx.truth(self.call_method(tx, "__contains__", [item], {}))
         if not isinstance(self.value, (str, bytes)):
             tx.raise_exception(TypeError, f"argument of type '{type(self.value).__name__}' is not iterable")
         item = item.realize(tx)
@@ -178,6 +183,8 @@ class ConstantVariable(VariableTracker):
 
     def iterate(self, tx: Tracer) -> VT:
         value = self.value
+        if isinstance(value, enum.Flag):
+            return tx.new_tuple([tx.constant(member) for member in value]).iterate(tx)
         if not isinstance(value, (str, bytes)):
             tx.raise_exception(TypeError, f"'{type(value).__name__}' object is not iterable")
 

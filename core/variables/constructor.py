@@ -204,9 +204,8 @@ def _deque(tx: Tracer, iterable: VT | None = None, maxlen: VT | None = None) -> 
 def _slice(tx: Tracer, /, *args: VT) -> VT:
     none = tx.constant(None)
     if not 1 <= len(args) <= 3:
-        tx.raise_exception(
-            TypeError, f"slice expected at {'least 1' if not args else 'most 3'} arguments, got {len(args)}"
-        )
+        expected = "least 1 argument" if not args else "most 3 arguments"
+        tx.raise_exception(TypeError, f"slice expected at {expected}, got {len(args)}")
     if len(args) == 1:
         return SliceVariable(none, args[0], none)
     return SliceVariable(args[0], args[1], args[2] if len(args) == 3 else none)

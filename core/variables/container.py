@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 VT = VariableTracker
 FLAT_KINDS = frozenset({"constant", "tensor", "symbolic", "builtin", "range", "class", "function"})
+EMPTY: dict[type, Any] = {range: range(0), str: "", bytes: b""}
 ORDERINGS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 
 
@@ -282,6 +283,7 @@ class SequenceCursor(Cursor):
 
     def __init__(self, sequence: VT, take: Callable[[Tracer, int], VT | None]) -> None:
         self.sequence: VT | None = sequence
+        self.cls = sequence.python_type()
         self.take = take
         self.index = 0
 
@@ -299,7 +301,10 @@ class SequenceCursor(Cursor):
         emit.push_null()
         emit.load_global_object(iter)
         if self.sequence is None:
-            emit.load_const(())
+            if self.cls is list:
+                emit.build_list(0)
+            else:
+                emit.load_const(EMPTY.get(self.cls, ()))
             emit.call(1)
             return
         emit.load(self.sequence)

@@ -240,7 +240,7 @@ class SentinelCursor(CallCursor):
         return item
 
     def rebuild(self) -> Any:
-        return (iter, [()], {}) if self.done else (iter, [self.function, self.sentinel], {})
+        return (iter, [int, 0], {}) if self.done else (iter, [self.function, self.sentinel], {})
 
 
 def make_sentinel_iterator(tx: Tracer, function: VT, sentinel: VT) -> VT:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from .base import VariableTracker
 from .container import Cursor, as_index, call_checked
 from .iterator import CallCursor, EnumerateCursor, FilterCursor, MapCursor, ZipCursor, iterator_of, passes
+from .literal import run
 
 if TYPE_CHECKING:
-    from .protocols import Tracer
+    from .protocols import Emitter, Tracer
 
 VT = VariableTracker
 Args = Sequence[VT]
@@ -38,8 +39,19 @@ class ChainCursor(CallCursor):
                 return item
             self.current = None
 
-    def rebuild(self) -> Any:
-        return (itertools.chain.from_iterable, [self.rest], {}) if self.current is None else None
+    def reconstruct(self, emit: Emitter, owner: VT) -> None:
+        emit.push_null()
+        emit.load_global_object(itertools.chain.from_iterable)
+        if self.current is None:
+            emit.load(self.rest)
+        else:
+            emit.push_null()
+            emit.load_global_object(itertools.chain)
+            emit.load(self.current)
+            emit.build_tuple(1)
+            emit.load(self.rest)
+            emit.call(2)
+        emit.call(1)
 
 
 class IsliceCursor(CallCursor):
@@ -47,16 +59,11 @@ class IsliceCursor(CallCursor):
 
     def __init__(self, tx: Tracer, iterable: VT, *bounds: VT) -> None:
         values = [_bound(tx, bound) for bound in bounds]
-        if not 1 <= len(values) <= 3:
-            tx.raise_exception(TypeError, f"islice expected at most 4 arguments, got {1 + len(values)}")
+        run(tx, itertools.islice, [(), *values])  # raises what Python raises for bounds that it doesn't take
         start, stop, step = (0, values[0], 1) if len(values) == 1 else (*values, None)[:3]
         self.step = 1 if step is None else step
         self.next = 0 if start is None else start
         self.stop = stop
-        if self.step < 1:
-            tx.raise_exception(ValueError, "Step for islice() must be a positive integer or None.")
-        if self.next < 0 or (stop is not None and stop < 0):
-            tx.raise_exception(ValueError, "Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
         self.iterator = iterator_of(tx, iterable)
         self.position = 0
         self.done = False
@@ -88,13 +95,9 @@ class IsliceCursor(CallCursor):
         return itertools.islice, [self.iterator, start, stop, self.step], {}
 
 
-def _bound(tx: Tracer, bound: VT) -> int | None:
+def _bound(tx: Tracer, bound: VT) -> Any:
     bound = bound.realize(tx)
-    if bound.kind == "constant" and bound.as_constant() is None:
-        return None
-    if bound.kind == "constant" and not hasattr(bound.python_type(), "__index__"):
-        tx.raise_exception(ValueError, "Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-    return as_index(tx, bound)
+    return bound.as_constant() if bound.kind == "constant" else as_index(tx, bound)
 
 
 class CountCursor(CallCursor):

@@ -404,10 +404,9 @@ class ListVariable(SequenceVariable):
         # as in Python, the list is empty while its keys are computed and compared
         items, self.items = self.items, []
         try:
-            ordered = sort_items(tx, items, key, descending)
+            items = sort_items(tx, items, key, descending)
             if self.items:
                 tx.raise_exception(ValueError, "list modified during sort")
-            items = ordered
         finally:
             self.items = items
 
@@ -593,6 +592,7 @@ class ReversedCursor(SequenceCursor):
     def __init__(self, sequence: ListVariable) -> None:
         super().__init__(sequence, sequence.take)
         self.index = len(sequence.items) - 1
+        self.state: VT | None = None
 
     def __call__(self, tx: Tracer) -> VT | None:
         item = self.take(tx, self.index) if self.sequence is not None and self.index >= 0 else None
@@ -600,10 +600,22 @@ class ReversedCursor(SequenceCursor):
             self.sequence = None
             return None
         self.index -= 1
+        self.state = tx.constant(self.index)
         return item
 
     def reconstruct(self, emit: Emitter, owner: VT) -> None:
-        raise owner.refuse("giving a partly consumed iterator back to Python")
+        emit.push_null()
+        emit.load_global_object(reversed)
+        if self.sequence is None:
+            emit.build_list(0)
+            emit.call(1)
+            return
+        emit.load(self.sequence)
+        emit.call(1)
+        if self.state is not None:
+            emit.copy_top()
+            emit.call_method("__setstate__", [self.state])
+            emit.pop_top()
 
 
 class _Ordered:

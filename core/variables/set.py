@@ -83,7 +83,6 @@ class SetVariable(ContainerVariable):
         self._tokens: Any = set()
         self._order = order
         self._original: dict[Hashable, VT] | None = None
-        self._operands: list[VT] = []
 
     @property
     def mutable(self) -> bool:  # type: ignore[override]
@@ -334,6 +333,7 @@ class SetVariable(ContainerVariable):
             self.fill(tx, other)
 
     def _narrow(self, tx: Tracer, name: str, other: VT) -> None:
+        self.tokens(tx)
         operand, trackers = self._operand(tx, other)
         known = {**trackers, **self._trackers}
         self._change(tx)
@@ -386,7 +386,7 @@ class SetVariable(ContainerVariable):
         elif not is_flat(elements):
             emit.build_set(0)
             emit.remember(self)
-            self._emit_update(emit, "update", elements)
+            self._emit_each(emit, "add", elements)
             return
         for element in elements:
             emit.load(element)
@@ -394,22 +394,19 @@ class SetVariable(ContainerVariable):
         if self.cls is frozenset:
             emit.call(1)
 
-    def _emit_update(self, emit: Emitter, method: str, elements: list[VT]) -> None:
-        # stack: set -> set; the operand is kept, for the emitter knows objects by their tracker
-        emit.copy_top()
-        self._operands.append(SetVariable(elements))
-        emit.call_method(method, self._operands[-1:])
-        emit.pop_top()
+    @staticmethod
+    def _emit_each(emit: Emitter, method: str, elements: list[VT]) -> None:
+        # stack: set -> set
+        for element in elements:
+            emit.copy_top()
+            emit.call_method(method, [element])
+            emit.pop_top()
 
     def write_back(self, emit: Emitter) -> None:
         original = self._original or {}
-        gone = [tracker for token, tracker in original.items() if token not in self._tokens]
-        new = [self._trackers[token] for token in self._tokens if token not in original]
         emit.load(self)
-        if gone:
-            self._emit_update(emit, "difference_update", gone)
-        if new:
-            self._emit_update(emit, "update", new)
+        self._emit_each(emit, "discard", [item for token, item in original.items() if token not in self._tokens])
+        self._emit_each(emit, "add", [self._trackers[token] for token in self._tokens if token not in original])
         emit.pop_top()
 
 

@@ -21,30 +21,35 @@
 
 enum { DYNAMIC, FIXED, HELD };
 enum { UNSTABLE = 2, CREDIT = 200, CREDIT_A_LEARNING = 4 };
+enum { TYPE_SEEN = 1, SLOT_SEEN = 2 };
 enum { BY_TAG, BY_WATCH, BY_LOOKUP };
 enum { REC_WORD, REC_U32, REC_LOCAL, REC_GLOBALS, REC_BUILTINS, REC_MODULES, REC_CELL, REC_LIST, REC_DICT, REC_TYPE };
 #define NONE UINT32_MAX
 
+/* What a check reads in order: apart from the rest, to be small. address NULL: not a word, see the record. */
+typedef struct Word {
+    const uint64_t *address;
+    uint64_t expected;
+} Word;
+
 typedef struct Record {
     uint32_t kind, index;   /* index: slot, item, dict or type */
     uint32_t instr;         /* the instruction that it stands for */
-    const void *address;
-    uint64_t expected;
+    const void *object;
 } Record;
 
 typedef struct Key {
     PyObject *name;         /* borrowed from program->keep */
     PyObject *expected;     /* borrowed; NULL: absent */
     Py_hash_t hash;
+    PyObject *reference;    /* borrowed weak reference of an `is` guard on the value, or NULL */
     uint32_t instr, next;
 } Key;
 
 typedef struct DictFact {
     Watch watch;
     PyObject *dict;
-    uint64_t version;
-    uint32_t first_key;
-    uint32_t whole_instr;
+    uint32_t first_key, whole_instr;
     uint8_t mode, whole, dirty, dead;
 } DictFact;
 
@@ -56,20 +61,22 @@ typedef struct TypeFact {
 
 struct Armed {
     GuardProgram *program;
-    Record *records;
+    Word *words;            /* [record_count] */
+    Record *records;        /* [record_count] */
     DictFact *dicts;
     TypeFact *types;
     Key *keys;
     Instr *residual;
     PyObject **pins;        /* [pin_count], owned: plain values, whose death runs no user code */
     PyObject **regs;        /* [registers], borrowed */
-    uint8_t *state;         /* [registers], while learning */
+    uint8_t *state, *seen;  /* [registers], while learning: DYNAMIC... and which words of the object are recorded */
+    uint32_t *key_of;       /* [registers], while learning: the key that a HELD register was found under, or NONE */
     uint8_t *wanted;        /* [registers]: the register leads to facts worth arming for */
     uint32_t *dict_table;   /* [table_size]: index of a DictFact by its dict's address */
     uint32_t record_count, dict_count, type_count, key_count, residual_count, pin_count, table_size;
     uint32_t broken;        /* instruction whose record failed last, or NONE */
     int credit;
-    uint8_t ready, off, dirty, globals_seen, builtins_seen, modules_seen;
+    uint8_t dirty, globals_seen, builtins_seen, modules_seen;
 };
 
 static void
@@ -99,7 +106,7 @@ forget(Armed *armed)
         Py_DECREF(armed->pins[i]);
     armed->pin_count = 0;
     armed->record_count = armed->dict_count = armed->type_count = armed->key_count = armed->residual_count = 0;
-    armed->ready = armed->dirty = 0;
+    armed->program->armed_ready = armed->dirty = 0;
     armed->globals_seen = armed->builtins_seen = armed->modules_seen = 0;
 }
 
@@ -111,8 +118,9 @@ core_armed_free(GuardProgram *program)
         return;
     program->armed = NULL;
     forget(armed);
-    void *parts[] = {armed->records, armed->dicts, armed->types,  armed->keys,       armed->residual, armed->pins,
-                     armed->regs,    armed->state, armed->wanted, armed->dict_table, armed};
+    void *parts[] = {armed->words, armed->records, armed->dicts,  armed->types,  armed->keys,       armed->residual,
+                     armed->pins,  armed->regs,    armed->key_of, armed->state, armed->seen, armed->wanted, armed->dict_table,
+                     armed};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         PyMem_RawFree(parts[i]);
 }
@@ -131,6 +139,8 @@ new_armed(GuardProgram *program)
     while (armed->table_size < 4 * n)
         armed->table_size *= 2;
     /* The most that one instruction can emit: 5 records, 2 dicts, 1 type, 2 keys, 1 residual. */
+    armed->words = PyMem_RawMalloc(5 * n * sizeof(Word));
+    armed->key_of = PyMem_RawMalloc(registers * sizeof(uint32_t));
     armed->records = PyMem_RawMalloc(5 * n * sizeof(Record));
     armed->dicts = PyMem_RawMalloc(2 * n * sizeof(DictFact));
     armed->types = PyMem_RawMalloc(n * sizeof(TypeFact));
@@ -139,11 +149,13 @@ new_armed(GuardProgram *program)
     armed->pins = PyMem_RawMalloc(2 * n * sizeof(PyObject *));
     armed->regs = PyMem_RawCalloc(registers, sizeof(PyObject *));
     armed->state = PyMem_RawCalloc(registers, 1);
+    armed->seen = PyMem_RawCalloc(registers, 1);
     armed->wanted = PyMem_RawCalloc(registers, 1);
     armed->dict_table = PyMem_RawMalloc(armed->table_size * sizeof(uint32_t));
     program->armed = armed;
-    if (!armed->records || !armed->dicts || !armed->types || !armed->keys || !armed->residual || !armed->pins ||
-        !armed->regs || !armed->state || !armed->wanted || !armed->dict_table) {
+    if (!armed->words || !armed->key_of || !armed->records || !armed->dicts || !armed->types || !armed->keys || !armed->residual || !armed->pins ||
+        !armed->regs || !armed->state || !armed->wanted || !armed->seen ||
+        !armed->dict_table) {
         core_armed_free(program);
         return NULL;
     }
@@ -153,21 +165,35 @@ new_armed(GuardProgram *program)
 /* ---- learning ---- */
 
 static void
-record(Armed *a, const Instr *in, uint32_t kind, uint32_t index, const void *address, const void *expected)
+record(Armed *a, const Instr *in, uint32_t kind, uint32_t index, const void *object, const void *expected)
 {
-    a->records[a->record_count++] = (Record){kind, index, in->index, address, (uint64_t)(uintptr_t)expected};
+    a->words[a->record_count] = (Word){NULL, (uint64_t)(uintptr_t)expected};
+    a->records[a->record_count++] = (Record){kind, index, in->index, object};
 }
 
 static void
-word(Armed *a, const Instr *in, void *address)
+word(Armed *a, const Instr *in, const void *address)
 {
-    record(a, in, REC_WORD, 0, address, *(void **)address);
+    record(a, in, REC_WORD, 0, NULL, NULL);
+    a->words[a->record_count - 1] = (Word){address, *(const uint64_t *)address};
 }
 
+/* `object` is what the instruction's source register holds. */
 static void
 type_word(Armed *a, const Instr *in, PyObject *object)
 {
-    word(a, in, &object->ob_type);
+    if (!(a->seen[in->src] & TYPE_SEEN))
+        word(a, in, &object->ob_type);
+    a->seen[in->src] |= TYPE_SEEN;
+}
+
+/* Nothing changes the class of an instance of a static type (dict, OrderedDict), and a dict's own facts tell that it
+ * still is that dict. */
+static void
+dict_type_word(Armed *a, const Instr *in, PyObject *dict)
+{
+    if (a->state[in->src] == FIXED || (Py_TYPE(dict)->tp_flags & Py_TPFLAGS_HEAPTYPE))
+        type_word(a, in, dict);
 }
 
 static DictFact *
@@ -180,7 +206,7 @@ dict_fact(Armed *a, const Instr *in, PyObject *dict)
     }
     a->dict_table[i] = a->dict_count;
     DictFact *fact = &a->dicts[a->dict_count++];
-    *fact = (DictFact){.dict = dict, .first_key = NONE, .version = core_dict_version(dict)};
+    *fact = (DictFact){.dict = dict, .first_key = NONE};
     fact->mode = core_watch_can(dict) ? BY_WATCH : core_dict_is_window(dict) ? BY_LOOKUP : BY_TAG;
     /* A record also for a watched dict: registering may fail at the end, and the dict then goes by its tag. */
     record(a, in, REC_DICT, a->dict_count - 1, NULL, NULL);
@@ -206,7 +232,7 @@ static void
 dict_key(Armed *a, const Instr *in, PyObject *dict, PyObject *expected)
 {
     DictFact *fact = dict_fact(a, in, dict);
-    a->keys[a->key_count] = (Key){in->object, expected, in->hash, in->index, fact->first_key};
+    a->keys[a->key_count] = (Key){in->object, expected, in->hash, NULL, in->index, fact->first_key};
     fact->first_key = a->key_count++;
     pin(a, expected);
 }
@@ -221,7 +247,7 @@ type_key(Armed *a, const Instr *in, PyTypeObject *type, PyObject *expected)
         a->types[a->type_count++] = (TypeFact){type, type->tp_version_tag, NONE};
         record(a, in, REC_TYPE, i, NULL, NULL);
     }
-    a->keys[a->key_count] = (Key){in->object, expected, in->hash, in->index, a->types[i].first_key};
+    a->keys[a->key_count] = (Key){in->object, expected, in->hash, NULL, in->index, a->types[i].first_key};
     a->types[i].first_key = a->key_count++;
     pin(a, expected);
 }
@@ -255,7 +281,9 @@ learn_instance_dict(Armed *a, const Instr *in, PyObject *object)
     type_word(a, in, object); /* the slot's place depends on the type */
     if (slot == NULL)
         return NULL;
-    word(a, in, slot);
+    if (!(a->seen[in->src] & SLOT_SEEN))
+        word(a, in, slot);
+    a->seen[in->src] |= SLOT_SEEN;
     return *slot;
 }
 
@@ -305,7 +333,7 @@ learn_load(Armed *a, const Instr *in, const FrameView *view)
         dict_key(a, in, dict, value);
         return HELD;
     case OP_dict_item:
-        type_word(a, in, src);
+        dict_type_word(a, in, src);
         dict_key(a, in, src, value);
         return HELD;
     case OP_type: type_word(a, in, src); return FIXED;
@@ -346,7 +374,7 @@ static int
 learn_length(Armed *a, const Instr *in, PyObject *src, int held)
 {
     if (PyDict_Check(src)) {
-        type_word(a, in, src);
+        dict_type_word(a, in, src);
         dict_whole(a, in, src);
         return 1;
     }
@@ -373,8 +401,13 @@ learn_check(Armed *a, const Instr *in, const FrameView *view)
         return 0;
     switch (in->op) {
     case OP_is:
-        if (in->flags & FLAG_WEAK)
-            word(a, in, &((PyWeakReference *)in->object)->wr_object);
+        if (in->flags & FLAG_WEAK) {
+            /* A value that its dict owns can't have died while the dict is as it was; a repair looks again. */
+            if (a->key_of[in->src] != NONE && a->keys[a->key_of[in->src]].reference == NULL)
+                a->keys[a->key_of[in->src]].reference = in->object;
+            else
+                word(a, in, &((PyWeakReference *)in->object)->wr_object);
+        }
         return 1;
     case OP_is_not:
     case OP_same:
@@ -386,11 +419,11 @@ learn_check(Armed *a, const Instr *in, const FrameView *view)
     case OP_dict_keys:
         if (PyODict_Check(src)) /* its order changes without a change of the dict */
             return 0;
-        type_word(a, in, src);
+        dict_type_word(a, in, src);
         dict_whole(a, in, src);
         return 1;
     case OP_missing_key:
-        type_word(a, in, src);
+        dict_type_word(a, in, src);
         dict_key(a, in, src, NULL);
         return 1;
     case OP_missing_instance_attr:
@@ -431,23 +464,28 @@ mark_wanted(Armed *a)
     }
 }
 
-/* One record a word: the same word is often asked for by several instructions of one object in a row. */
+/* Watched dicts need no record. */
 static void
-drop_repeated_records(Armed *a)
+drop_watched_dicts(Armed *a)
 {
-    enum { WINDOW = 8 };
     uint32_t kept = 0;
     for (uint32_t i = 0; i < a->record_count; i++) {
         const Record *r = &a->records[i];
-        uint32_t j = kept > WINDOW ? kept - WINDOW : 0;
-        while (j < kept && !(r->kind == REC_WORD && a->records[j].kind == REC_WORD && a->records[j].address == r->address))
-            j++;
-        if (j == kept && !(r->kind == REC_DICT && a->dicts[r->index].mode == BY_WATCH))
-            a->records[kept++] = *r;
+        if (r->kind == REC_DICT && a->dicts[r->index].mode == BY_WATCH)
+            continue;
+        a->records[kept] = *r;
+        a->words[kept++] = a->words[i];
     }
     a->record_count = kept;
 }
 
+static void
+word_again(Armed *a, uint32_t i, const uint64_t *address)
+{
+    a->words[i] = (Word){address, *address};
+}
+
+/* Registers the watches; what can't be watched goes by its version tag, a word like others. */
 static void
 start_watching(Armed *a)
 {
@@ -457,8 +495,11 @@ start_watching(Armed *a)
         fact->watch.owner = a;
         if (fact->mode == BY_WATCH && core_watch_add(&fact->watch, fact->dict) < 0)
             fact->mode = core_dict_is_window(fact->dict) ? BY_LOOKUP : BY_TAG;
-        if (fact->mode == BY_TAG)
-            fact->version = core_dict_version(fact->dict);
+    }
+    for (uint32_t i = 0; i < a->record_count; i++) {
+        const Record *r = &a->records[i];
+        if (r->kind == REC_DICT && a->dicts[r->index].mode == BY_TAG)
+            word_again(a, i, core_dict_version_at(a->dicts[r->index].dict));
     }
 }
 
@@ -471,38 +512,49 @@ core_armed_learn(GuardProgram *program, const FrameView *view)
             return;
         mark_wanted(a);
     }
-    if (a->off)
-        return;
     if (a->broken != NONE && program->instrs[a->broken].unstable < UNSTABLE)
         program->instrs[a->broken].unstable++;
     a->broken = NONE;
     a->credit -= CREDIT_A_LEARNING;
     forget(a);
     if (a->credit < 0) {
-        a->off = 1; /* something changes with almost every call: learning costs more than it saves */
+        program->learning_off = 1; /* something changes with almost every call: learning costs more than it saves */
         return;
     }
     if (program->registers)
         memcpy(a->regs, program->scratch, program->registers * sizeof(PyObject *));
     memset(a->state, DYNAMIC, program->registers);
+    memset(a->seen, 0, program->registers);
     memset(a->dict_table, 0xff, a->table_size * sizeof(uint32_t));
     for (Py_ssize_t i = 0; i < program->head; i++) {
         Instr *in = &program->instrs[i];
         int done;
-        if (in->op < OP_is)
-            done = (a->state[in->dst] = (uint8_t)learn_load(a, in, view)) != DYNAMIC;
+        if (in->op < OP_is) {
+            uint32_t keys = a->key_count;
+            a->state[in->dst] = (uint8_t)learn_load(a, in, view);
+            done = a->state[in->dst] != DYNAMIC;
+            /* slot_attr's key is the descriptor, not the value */
+            a->key_of[in->dst] = done && a->key_count > keys && in->op != OP_slot_attr ? a->key_count - 1 : NONE;
+        }
         else
             done = learn_check(a, in, view);
         if (!done)
             a->residual[a->residual_count++] = *in;
     }
-    a->off = a->record_count == 0;
+    program->learning_off = a->record_count == 0; /* nothing but tensors and values in argument slots */
     start_watching(a);
-    drop_repeated_records(a);
-    a->ready = !a->off;
+    drop_watched_dicts(a);
+    program->armed_ready = !program->learning_off;
 }
 
 /* ---- checking ---- */
+
+/* 0 when another object took the address of the one that an `is` guard means. */
+static int
+still_alive(const Key *key)
+{
+    return key->reference == NULL || ((PyWeakReference *)key->reference)->wr_object == key->expected;
+}
 
 /* The guarded keys of a changed dict are looked up again: 1 all as before. */
 static int
@@ -516,12 +568,11 @@ repair_dict(Armed *a, DictFact *fact)
         return 0;
     for (uint32_t i = fact->first_key; i != NONE; i = a->keys[i].next) {
         const Key *key = &a->keys[i];
-        if (_PyDict_GetItem_KnownHash(fact->dict, key->name, key->hash) != key->expected) {
+        if (_PyDict_GetItem_KnownHash(fact->dict, key->name, key->hash) != key->expected || !still_alive(key)) {
             a->broken = key->instr;
             return 0;
         }
     }
-    fact->version = core_dict_version(fact->dict);
     fact->dirty = 0;
     return 1;
 }
@@ -530,7 +581,7 @@ static int
 repair_type(Armed *a, TypeFact *fact)
 {
     for (uint32_t i = fact->first_key; i != NONE; i = a->keys[i].next) {
-        if (_PyType_Lookup(fact->type, a->keys[i].name) != a->keys[i].expected) {
+        if (_PyType_Lookup(fact->type, a->keys[i].name) != a->keys[i].expected || !still_alive(&a->keys[i])) {
             a->broken = a->keys[i].instr;
             return 0;
         }
@@ -558,23 +609,26 @@ repair_watched(Armed *a)
     return 1;
 }
 
-static inline int
-record_holds(Armed *a, const Record *r, const FrameView *view)
+/* A record whose word differs, or that has none. */
+static int
+record_holds(Armed *a, uint32_t i, const FrameView *view)
 {
-    const void *expected = (const void *)(uintptr_t)r->expected;
+    const Record *r = &a->records[i];
+    const void *expected = (const void *)(uintptr_t)a->words[i].expected;
     switch (r->kind) {
-    case REC_WORD: return *(const void *const *)r->address == expected;
     case REC_DICT: {
         DictFact *fact = &a->dicts[r->index];
-        if (fact->mode == BY_TAG && core_dict_version(fact->dict) == fact->version)
-            return 1;
-        return repair_dict(a, fact);
+        if (!repair_dict(a, fact))
+            return 0;
+        if (fact->mode == BY_TAG)
+            word_again(a, i, core_dict_version_at(fact->dict));
+        return 1;
     }
     case REC_TYPE: {
         TypeFact *fact = &a->types[r->index];
         return (fact->version != 0 && fact->type->tp_version_tag == fact->version) || repair_type(a, fact);
     }
-    case REC_U32: return *(const unsigned int *)r->address == r->expected;
+    case REC_U32: return *(const unsigned int *)r->object == a->words[i].expected;
     case REC_LOCAL: return view->locals[r->index] == expected;
     case REC_GLOBALS: return view->globals == expected;
     case REC_BUILTINS: return view->builtins == expected;
@@ -586,32 +640,40 @@ record_holds(Armed *a, const Record *r, const FrameView *view)
         return PyCell_Check(cell) && PyCell_GET(cell) == expected;
     }
     case REC_LIST: {
-        const PyListObject *list = r->address;
+        const PyListObject *list = r->object;
         return (Py_ssize_t)r->index < Py_SIZE(list) && list->ob_item[r->index] == expected;
     }
     default: return 0;
     }
 }
 
+static int
+records_hold(Armed *a, const FrameView *view)
+{
+    const Word *words = a->words;
+    for (uint32_t i = 0, n = a->record_count; i < n; i++) {
+        if (words[i].address != NULL && *words[i].address == words[i].expected)
+            continue;
+        a->broken = NONE;
+        if (!record_holds(a, i, view)) {
+            if (a->broken == NONE)
+                a->broken = a->records[i].instr;
+            return 0;
+        }
+    }
+    return 1;
+}
+
 int
 core_armed_check(GuardProgram *program, const FrameView *view, Py_ssize_t *failed)
 {
     Armed *a = program->armed;
-    if (!a->ready || (a->dirty && !repair_watched(a)))
+    if ((a->dirty && !repair_watched(a)) || !records_hold(a, view))
         return -1;
-    for (const Record *r = a->records, *end = r + a->record_count; r < end; r++) {
-        a->broken = NONE;
-        if (!record_holds(a, r, view)) {
-            if (a->broken == NONE)
-                a->broken = r->instr;
-            return -1;
-        }
-    }
+    a->broken = NONE;
     int status = core_guard_run(a->residual, a->residual_count, view, a->regs, 0, failed);
-    if (status == GUARD_NEEDS_OWNED) {
-        a->broken = NONE;
+    if (status == GUARD_NEEDS_OWNED)
         return -1;
-    }
     if (status == GUARD_HIT && a->credit < CREDIT)
         a->credit++;
     return status;
@@ -634,5 +696,5 @@ core_armed_describe(GuardProgram *program)
         watched += a->dicts[i].watch.dict != NULL;
     return Py_BuildValue("{s:I,s:I,s:I,s:I,s:I,s:I,s:O,s:i}", "records", a->record_count, "dicts", a->dict_count,
                          "watched", watched, "types", a->type_count, "keys", a->key_count, "residual",
-                         a->residual_count, "ready", a->ready ? Py_True : Py_False, "credit", a->credit);
+                         a->residual_count, "ready", program->armed_ready ? Py_True : Py_False, "credit", a->credit);
 }

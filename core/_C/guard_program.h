@@ -81,6 +81,8 @@ typedef struct GuardProgram {
     uint8_t invalid;        /* a weakly held object died: every evaluation misses */
     uint8_t cleared;
     uint8_t busy;           /* running evaluations; only the first may use `scratch` and `armed` */
+    uint8_t armed_ready;    /* guard_arm.c: core_armed_check() may be asked */
+    uint8_t learning_off;   /* guard_arm.c: learning is of no use for this program */
     PyObject **scratch;     /* [registers], borrowed references of a running evaluation */
     Armed *armed;           /* guard_arm.c; NULL until the first hit */
 } GuardProgram;

@@ -40,7 +40,8 @@ run_full(GuardProgram *program, const FrameView *view, Py_ssize_t *failed)
         return run_owned(program, 0, view, NULL, failed);
     if (status == GUARD_MISS)
         return status;
-    core_armed_learn(program, view);
+    if (!program->learning_off)
+        core_armed_learn(program, view);
     return program->head == program->length ? status
                                             : run_owned(program, program->head, view, program->scratch, failed);
 }
@@ -57,7 +58,7 @@ drop(GuardProgram *program)
 static int
 run_first(GuardProgram *program, const FrameView *view, Py_ssize_t *failed)
 {
-    int status = program->armed == NULL ? -1 : core_armed_check(program, view, failed);
+    int status = !program->armed_ready ? -1 : core_armed_check(program, view, failed);
     if (status < 0)
         return run_full(program, view, failed);
     if (status == GUARD_HIT && program->head != program->length)

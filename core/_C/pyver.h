@@ -116,10 +116,16 @@ core_dict_has_str_keys_only(PyObject *dict)
 }
 
 /* Changes with every change of the dict. 3.11: unique in the process. Later versions keep watcher bits in it. */
+static inline const uint64_t *
+core_dict_version_at(PyObject *dict)
+{
+    return &((PyDictObject *)dict)->ma_version_tag;
+}
+
 static inline uint64_t
 core_dict_version(PyObject *dict)
 {
-    return ((PyDictObject *)dict)->ma_version_tag;
+    return *core_dict_version_at(dict);
 }
 
 /* 1 when the dict is a window on values that lie in an instance (3.13): a store through the instance may neither

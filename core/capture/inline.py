@@ -31,6 +31,9 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
         handler = special_calls.FUNCTIONS.get(fn.fn)
         if handler is not None:
             return handler(tx, args, kwargs)
+        answered = TorchFunctionVariable(fn.fn)
+        if fn.fn.__module__ is not None and fn.fn.__module__.startswith("torch") and answered.is_answered():
+            return answered.call(tx, args, kwargs)
         verdict = policy.function_verdict(fn.fn)
         if verdict is Verdict.GRAPH:
             return TorchFunctionVariable(fn.fn).call(tx, args, kwargs)

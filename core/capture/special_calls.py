@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import inspect
 import types
 import weakref
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import torch
 from ..errors import Unsupported
 from ..guards.source import ConstSource
 from ..variables.base import VariableTracker
-from ..variables.function import PartialVariable
+from ..variables.function import MethodVariable, PartialVariable, UserFunctionVariable
 from ..variables.object import UserObjectVariable
 
 VT = VariableTracker
@@ -107,6 +108,21 @@ def wraps(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise Unsupported(
         "decorating a function while tracing is not traced", remedy="decorate it where it is defined, outside the call"
     )
+
+
+@function(inspect.signature)
+def signature(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The signature of a function that exists outside the traced code; its identity is guarded."""
+    target, bound = args[0], 0
+    while isinstance(target, MethodVariable):
+        target, bound = target.function, bound + 1
+    if kwargs or not isinstance(target, UserFunctionVariable):
+        raise Unsupported("inspect.signature of this object is not traced", remedy="take it outside the function")
+    found = inspect.signature(target.fn)
+    if bound:
+        found = found.replace(parameters=list(found.parameters.values())[bound:])
+    tx.trace.kept.append(found)
+    return tx.wrap(found, None, constant=True)
 
 
 @function(contextlib.suppress.__init__)

@@ -29,14 +29,14 @@ from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable, payload_base
 from ..variables.constant import ConstantVariable
 from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
-from ..variables.function import MethodVariable, PartialVariable, UserFunctionVariable
+from ..variables.function import CodeVariable, MethodVariable, PartialVariable, UserFunctionVariable
 from ..variables.literal import is_literal
 from ..variables.nn_module import ModuleVariable
 from ..variables.object import UserObjectVariable
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
-from ..variables.torch_function import TorchFunctionVariable
+from ..variables.torch_function import TorchClassVariable, TorchFunctionVariable
 from . import policy
 
 VT = VariableTracker
@@ -66,8 +66,10 @@ def wrap(tx: Any, value: Any, source: Any, constant: bool = False) -> VT:
 
 def constant(tx: Any, value: Any) -> VT:
     """The tracker of a value that the traced code made."""
-    if is_literal(value) or isinstance(value, types.CodeType):
+    if is_literal(value):
         return ConstantVariable(value)
+    if isinstance(value, types.CodeType):
+        return CodeVariable(value)
     if type(value) in (tuple, frozenset, list, set, dict, slice):
         return wrap_container_value(tx, value)
     return wrap(tx, value, None, constant=True)
@@ -178,7 +180,7 @@ def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
 
 def _code(tx: Any, value: types.CodeType, source: Any) -> VT:
     tx.guard(source, Is(value))
-    return ConstantVariable(value, source)
+    return CodeVariable(value, source)
 
 
 def _method(tx: Any, value: types.MethodType, source: Any) -> VT:
@@ -217,7 +219,7 @@ def _class(tx: Any, value: type, source: Any) -> VT:
         or module == "torch"
         and value in (*TORCH_CONSTANTS, *TORCH_INFO[:2], torch.Size)
     ):
-        return TorchFunctionVariable(value, source)
+        return TorchClassVariable(value, source)
     return ClassVariable(value, source)
 
 

@@ -24,6 +24,30 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 
+class CodeVariable(VariableTracker):
+    """A code object; immutable, so its attributes are constants."""
+
+    kind = "constant"
+
+    def __init__(self, value: types.CodeType, source: Any = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return types.CodeType
+
+    def as_constant(self) -> Any:
+        return self.value
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if not hasattr(self.value, name):
+            tx.raise_exception(AttributeError, f"'code' object has no attribute '{name}'")
+        return tx.constant(getattr(self.value, name))
+
+
 class FunctionVariable(VariableTracker):
     """A Python function: what binding its arguments and running its code need."""
 

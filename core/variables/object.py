@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 MISSING: Any = object()
+IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a class written in C
 DELETED = VariableTracker()  # marks an attribute that the traced code deleted
 
 
@@ -272,7 +273,7 @@ class UserObjectVariable(VariableTracker):
     # -- coming back -----------------------------------------------------------------------------------------------
 
     def reconstruct(self, emit: Emitter) -> None:
-        base = next((b for b in self.cls.__mro__ if b.__flags__ & (1 << 8) == 0 and "__new__" in b.__dict__), object)
+        base = next((b for b in self.cls.__mro__ if b.__flags__ & IMMUTABLE_TYPE and "__new__" in b.__dict__), object)
         emit.push_null()
         emit.load_global_object(base)
         emit.load_attr("__new__")

@@ -135,6 +135,13 @@ class TorchFunctionVariable(VariableTracker):
             raise self.refuse("a call")
         return tx.graph_call(fn, args, kwargs)
 
+    def is_answered(self) -> bool:
+        """True for functions that have an answer or a reason to break of their own, whatever module they stand in."""
+        fn = self.fn
+        name = f"{fn.__module__}.{fn.__name__}"
+        named = name in NAMED_TRUE or name in NAMED_NOTHING or name in NAMED_BREAKS
+        return named or any(fn in group for group in (ANSWERED, METADATA, TRUE, FALSE, NOTHING, BREAKS))
+
     def _answer(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
         fn = self.fn
         try:
@@ -170,3 +177,16 @@ class TorchFunctionVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_global_object(self.fn)
+
+
+class TorchClassVariable(TorchFunctionVariable):
+    """A class of torch whose objects a graph can make: Tensor, Size, device, dtype."""
+
+    kind = "class"
+
+    def __init__(self, cls: type, source: Any = None) -> None:
+        super().__init__(cls, source)
+        self.cls = cls
+
+    def as_constant(self) -> Any:
+        return self.cls

@@ -20,6 +20,7 @@ class Kernel:
         ints: int = 0,
         floats: int = 0,
         *,
+        failures: dict[int, tuple[type[Exception], str]] | None = None,
         parallel: bool = True,
         grain_elements: int = 0,
         parallel_elements: int = 0,

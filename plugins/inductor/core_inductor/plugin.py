@@ -56,7 +56,7 @@ class InductorBackend(Backend):
         }
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
-        from .compile import compile_artifact
+        from .artifact import compile_artifact
 
         return compile_artifact(graph, ctx)
 

@@ -13,11 +13,11 @@ import torch
 from core_inductor import _runtime
 from core_inductor.runtime.build import build_library
 from core_inductor.runtime.load import calibrate, dtype_code, make_kernels
-from core_inductor.runtime.spec import KernelSpec, OutputSpec
+from core_inductor.runtime.spec import FAILURES, KernelSpec, OutputSpec
 
 SOURCE = """
-#define KERNEL(name) extern "C" void name(void *const *p, const long *ints, const double *floats, int nthreads)
-KERNEL(add_one) { for (long i = 0; i < 8; i++) ((float *)p[1])[i] = ((const float *)p[0])[i] + 1.0f; }
+#define KERNEL(name) extern "C" int name(void *const *p, const long *ints, const double *floats, int nthreads)
+KERNEL(add_one) { for (long i = 0; i < 8; i++) ((float *)p[1])[i] = ((const float *)p[0])[i] + 1.0f; return 0; }
 KERNEL(scale) {
     const float *x = (const float *)p[0];
     float *y = (float *)p[1];
@@ -25,6 +25,7 @@ KERNEL(scale) {
     const float by = (float)floats[0];
     #pragma omp parallel for num_threads(nthreads) if (nthreads > 1)
     for (long i = 0; i < n; i++) y[i] = x[i] * by;
+    return 0;
 }
 KERNEL(sum_and_count) {
     const double *x = (const double *)p[0];
@@ -32,10 +33,12 @@ KERNEL(sum_and_count) {
     for (long i = 0; i < ints[0]; i++) s += x[i];
     *(double *)p[1] = s;
     *(long *)p[2] = ints[0];
+    return 0;
 }
-KERNEL(threads) { for (long i = 0; i < ints[0]; i++) ((int *)p[1])[i] = nthreads; }
-KERNEL(half_subnormal) { volatile float *y = (float *)p[1]; y[0] = ((const float *)p[0])[0] * 0.5f; }
-KERNEL(nothing) {}
+KERNEL(threads) { for (long i = 0; i < ints[0]; i++) ((int *)p[1])[i] = nthreads; return 0; }
+KERNEL(half_subnormal) { volatile float *y = (float *)p[1]; y[0] = ((const float *)p[0])[0] * 0.5f; return 0; }
+KERNEL(nothing) { return 0; }
+KERNEL(fails) { return (int)ints[0]; }
 """
 N = ("int", 0)
 
@@ -52,6 +55,7 @@ SPECS = {
         KernelSpec("sum_and_count", 1, (output([], [], "float64"), output([1], [1], "int64")), int_args=1),
         KernelSpec("threads", 1, (output([N], [1], "int32"),), int_args=1, parallel=True),
         KernelSpec("half_subnormal", 1, (output([1], [1]),)),
+        KernelSpec("fails", 0, (output([2], [1]), output([2], [1])), int_args=1),
         KernelSpec("nothing", 0, (output([2, 3], [1, 2], "bfloat16"),)),
     ]
 }
@@ -59,11 +63,11 @@ SPECS = {
 
 @pytest.fixture
 def kernels():
-    return make_kernels(build_library(SOURCE), SPECS.values())
+    return dict(zip(SPECS, make_kernels(build_library(SOURCE), SPECS.values())))
 
 
 def kernel_of(spec):
-    return make_kernels(build_library(SOURCE), [spec])[spec.name]
+    return make_kernels(build_library(SOURCE), [spec])[0]
 
 
 def test_a_kernel_reads_its_input_and_returns_a_fresh_plain_tensor(kernels):
@@ -213,7 +217,7 @@ def test_kernels_use_the_number_of_threads_torch_has_now(kernels):
 
 
 def test_a_kernel_that_is_not_parallel_gets_one_thread():
-    kernel = make_kernels(build_library(SOURCE), [SPECS["threads"]], parallel=False)["threads"]
+    kernel = make_kernels(build_library(SOURCE), [SPECS["threads"]], parallel=False)[0]
     assert kernel(torch.empty(40000), 40000).unique().tolist() == [1]
 
 
@@ -266,7 +270,7 @@ def test_a_kernel_keeps_its_library_and_the_library_goes_with_it():
 
     library = build_library(SOURCE)
     alive = weakref.ref(library)
-    kernel = make_kernels(library, [SPECS["add_one"]])["add_one"]
+    kernel = make_kernels(library, [SPECS["add_one"]])[0]
     del library
     assert torch.equal(kernel(torch.zeros(8)), torch.ones(8))
     del kernel
@@ -279,11 +283,11 @@ def test_more_arguments_than_the_inline_buffers_hold():
     body = "".join(f"s += ((const float *)p[{i}])[0];" for i in range(count))
     body += "".join(f"s += ints[{i}];" for i in range(count)) + "".join(f"s += floats[{i}];" for i in range(count))
     source = (
-        'extern "C" void wide(void *const *p, const long *ints, const double *floats, int nthreads) {'
-        f" float s = 0; {body} ((float *)p[{count}])[0] = s; }}"
+        'extern "C" int wide(void *const *p, const long *ints, const double *floats, int nthreads) {'
+        f" float s = 0; {body} ((float *)p[{count}])[0] = s; return 0; }}"
     )
     spec = KernelSpec("wide", count, (output([1], [1]),), int_args=count, float_args=count)
-    kernel = make_kernels(build_library(source), [spec])["wide"]
+    kernel = make_kernels(build_library(source), [spec])[0]
     assert kernel(*[torch.ones(1)] * count, *[2] * count, *[3.0] * count).item() == 6 * count
 
 
@@ -340,3 +344,32 @@ def test_a_view_keeps_its_memory_and_refuses_what_is_no_tensor():
         _runtime.View((4,), (1,))(view, 1)
     with pytest.raises(RuntimeError):
         _runtime.View((400,), (1,))(view)
+
+
+@pytest.mark.parametrize("status", FAILURES)
+def test_a_failed_kernel_raises_the_error_that_eager_would(kernels, status):
+    kind, message = FAILURES[status]
+    with pytest.raises(kind, match=message):
+        kernels["fails"](status)
+    assert len(kernels["fails"](0)) == 2
+
+
+def test_an_unknown_status_is_an_error_too(kernels):
+    with pytest.raises(RuntimeError, match="fails failed with status 77"):
+        kernels["fails"](77)
+
+
+def test_large_work_runs_without_the_gil():
+    source = """
+    extern "C" int wait_for(void *const *p, const long *ints, const double *floats, int nthreads) {
+        volatile long *flag = (volatile long *)p[0];
+        for (long i = 0; i < 40000000000 && *flag == 0; i++) {}
+        ((long *)p[1])[0] = *flag;
+        return 0;
+    }"""
+    kernel = make_kernels(build_library(source), [KernelSpec("wait_for", 1, (output([1], [1], "int64"),))])[0]
+    flag = torch.zeros(100_000, dtype=torch.int64)
+    timer = threading.Timer(0.05, flag.fill_, [5])
+    timer.start()
+    assert kernel(flag).item() == 5, "the other thread could run while the kernel waited"
+    timer.join()

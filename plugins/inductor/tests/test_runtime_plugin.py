@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+import types
 import warnings
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import core_inductor
 import pytest
 import torch
 from core_inductor import aten
-from core_inductor.compile import bind
+from core_inductor.artifact import bind
 from core_inductor.plugin import InductorBackend, core_backend
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -48,7 +49,7 @@ def test_importing_the_plugin_imports_no_torch_and_no_triton():
 def test_the_compile_path_imports_neither_triton_nor_the_peers():
     code = """
 import sys, torch
-import core_inductor.compile
+import core_inductor.artifact
 print(sorted({'triton', 'torch._dynamo', 'torch._inductor', 'ctypes.util'} & set(sys.modules)))
 """
     assert "triton" not in run(code).stdout and "_inductor" not in run(code).stdout
@@ -150,11 +151,14 @@ def test_generated_python_shows_its_lines_in_tracebacks_and_leaves_with_the_func
     import linecache
     import traceback
 
-    call = bind("def call(x):\n    return (1 / x,)\n", {}, "graph")
-    assert call(2) == (0.5,)
+    program = types.SimpleNamespace(
+        python_source="k = kernel(0)\n\ndef call(x):\n    return (1 / k(x),)\n", constants={}, callables={}
+    )
+    call = bind(program, [abs], "graph")
+    assert call(-2) == (0.5,)
     with pytest.raises(ZeroDivisionError) as failure:
         call(0)
-    assert "return (1 / x,)" in "".join(traceback.format_exception(failure.value))
+    assert "return (1 / k(x),)" in "".join(traceback.format_exception(failure.value))
     filename = call.__code__.co_filename
     assert filename in linecache.cache
     del call, failure

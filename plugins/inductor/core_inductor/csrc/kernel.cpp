@@ -33,6 +33,7 @@ struct Plan {
     int64_t grain_elements = 0;
     int64_t parallel_elements = 0;
     int64_t release_elements = 0;
+    PyObject *failures = nullptr;  // owned: dict, nonzero result -> (exception type, message)
     std::vector<Output> outputs;
 };
 
@@ -142,18 +143,33 @@ int thread_count(const Kernel *self, int64_t elements) {
     return elements < wanted ? 1 : claim_threads(torch);
 }
 
-void run(const Kernel *self, PyObject *const *args, void *const *pointers, const long *ints, const double *floats,
+int run(const Kernel *self, PyObject *const *args, void *const *pointers, const long *ints, const double *floats,
          int64_t elements) {
     const Plan &plan = *self->plan;
     elements = work_elements(self, args, elements);
     const int nthreads = thread_count(self, elements);
     if (elements < plan.release_elements) {
-        plan.function(pointers, ints, floats, nthreads);
-        return;
+        return plan.function(pointers, ints, floats, nthreads);
     }
+    int status;
     Py_BEGIN_ALLOW_THREADS
-    plan.function(pointers, ints, floats, nthreads);
+    status = plan.function(pointers, ints, floats, nthreads);
     Py_END_ALLOW_THREADS
+    return status;
+}
+
+void raise_failure(const Kernel *self, int status) {
+    PyObject *failures = self->plan->failures;
+    PyObject *key = PyLong_FromLong(status);
+    PyObject *entry = key && failures ? PyDict_GetItemWithError(failures, key) : nullptr;  // borrowed
+    PyObject *type;
+    const char *message;
+    if (entry != nullptr && PyArg_ParseTuple(entry, "Os", &type, &message)) {
+        PyErr_SetString(type, message);
+    } else if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_RuntimeError, "%U failed with status %d", self->name, status);
+    }
+    Py_XDECREF(key);
 }
 
 PyObject *call_with(const Kernel *self, PyObject *const *args, void **pointers, long *ints, double *floats) {
@@ -178,7 +194,10 @@ PyObject *call_with(const Kernel *self, PyObject *const *args, void **pointers, 
             tensor = nullptr;
         }
     }
-    run(self, args, pointers, ints, floats, elements);
+    if (const int status = run(self, args, pointers, ints, floats, elements); status != 0) {
+        raise_failure(self, status);
+        goto fail;
+    }
     return tuple != nullptr ? tuple : tensor;
 fail:
     Py_XDECREF(tensor);
@@ -254,6 +273,7 @@ void free_plan(Plan *plan) {
     for (Output &output : plan->outputs) {
         Py_CLEAR(output.dtype_object);
     }
+    Py_CLEAR(plan->failures);
     delete plan;
 }
 
@@ -289,7 +309,7 @@ PyObject *build_kernel(PyTypeObject *type, PyObject *library, PyObject *name, Py
 
 PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {"library", "name",     "inputs",            "outputs",          "ints",
-                                  "floats",  "parallel", "grain_elements", "parallel_elements", "release_elements", nullptr};
+                                  "floats", "failures", "parallel", "grain_elements", "parallel_elements", "release_elements", nullptr};
     PyObject *module = PyType_GetModuleByDef(type, &module_def);
     if (module == nullptr) {
         return nullptr;
@@ -298,13 +318,14 @@ PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     if (plan == nullptr) {
         return PyErr_NoMemory();
     }
-    PyObject *library, *name, *outputs, *self = nullptr;
+    PyObject *library, *name, *outputs, *failures = nullptr, *self = nullptr;
     int parallel = 1;
     long long grain_elements = 0, parallel_elements = 0, release_elements = 0;
-    if (PyArg_ParseTupleAndKeywords(args, kwargs, "O!UnO!|nn$pLLL", const_cast<char **>(names),
+    if (PyArg_ParseTupleAndKeywords(args, kwargs, "O!UnO!|nn$O!pLLL", const_cast<char **>(names),
                                     module_state(module)->library_type, &library, &name, &plan->inputs, &PyTuple_Type,
-                                    &outputs, &plan->ints, &plan->floats, &parallel, &grain_elements, &parallel_elements,
+                                    &outputs, &plan->ints, &plan->floats, &PyDict_Type, &failures, &parallel, &grain_elements, &parallel_elements,
                                     &release_elements)) {
+        plan->failures = Py_XNewRef(failures);
         plan->parallel = parallel != 0;
         plan->grain_elements = grain_elements;
         plan->parallel_elements = parallel_elements;
@@ -345,10 +366,10 @@ PyMemberDef kernel_members[] = {
 };
 
 constexpr char kernel_doc[] =
-    "Kernel(library, name, inputs, outputs, ints=0, floats=0, *, parallel=True, grain_elements=0,\n"
-    "parallel_elements=0, release_elements=0): a generated function as a callable of tensors, ints and floats.\n\n"
+    "Kernel(library, name, inputs, outputs, ints=0, floats=0, *, failures={}, parallel=True,\n"
+    "grain_elements=0, parallel_elements=0, release_elements=0): a generated function as a callable of tensors, ints and floats.\n\n"
     "outputs: tuple of (sizes, strides, dtype_code, dtype, reuse), sizes and strides being ints or ('int', k) for the\n"
-    "k-th int argument. It uses torch's threads when each gets grain_elements, or from parallel_elements on,\n"
+    "k-th int argument. failures: nonzero result -> (exception type, message). It uses torch's threads when each gets grain_elements, or from parallel_elements on,\n"
     "and releases the GIL from release_elements on; all count the elements of the largest tensor.";
 
 PyType_Slot kernel_slots[] = {

@@ -14,7 +14,8 @@
 namespace runtime {
 
 // The binary interface of a generated kernel: pointers of inputs then outputs, integer arguments, float arguments.
-using KernelFunction = void (*)(void *const *pointers, const long *ints, const double *floats, int nthreads);
+// The result is 0, or a key of the table of failures.
+using KernelFunction = int (*)(void *const *pointers, const long *ints, const double *floats, int nthreads);
 
 // How an output tensor is made, fastest first.
 enum class Allocation { shim, python };

@@ -14,7 +14,7 @@ import torch
 
 from .. import _runtime
 from ..torch_compat import disable_current_modes, impl_address
-from .spec import KernelSpec, OutputSpec
+from .spec import FAILURES, KernelSpec, OutputSpec
 
 GRAIN_ELEMENTS = 4096
 """A kernel gets torch's threads when its largest tensor has so many elements for each. Measured with two threads: at
@@ -31,10 +31,10 @@ _dtypes: dict[str, tuple[int, torch.dtype]] = {}
 _calibrated = False
 
 
-def make_kernels(library: _runtime.Library, specs: Iterable[KernelSpec], *, parallel: bool = True) -> dict[str, Any]:
-    """A callable for each kernel of the library, by name. `parallel=False` keeps all of them on one thread."""
+def make_kernels(library: _runtime.Library, specs: Iterable[KernelSpec], *, parallel: bool = True) -> list[Any]:
+    """A callable for each spec, in order. `parallel=False` keeps all of them on one thread."""
     calibrate()
-    return {spec.name: _make_kernel(library, spec, parallel) for spec in specs}
+    return [_make_kernel(library, spec, parallel) for spec in specs]
 
 
 def calibrate() -> None:
@@ -102,6 +102,7 @@ def _make_kernel(library: _runtime.Library, spec: KernelSpec, parallel: bool) ->
         tuple(_output(output, reuse) for output, reuse in zip(spec.outputs, spec.reuse)),
         spec.int_args,
         spec.float_args,
+        failures=FAILURES,
         parallel=parallel and spec.parallel,
         grain_elements=GRAIN_ELEMENTS,
         parallel_elements=PARALLEL_ELEMENTS,

@@ -111,8 +111,7 @@ class ConstantVariable(VariableTracker):
         cls = type(self.value)
         if isinstance(self.value, enum.Enum):
             raise self.refuse(f"setting attribute {name!r}")
-        if hasattr(cls, name):
-            tx.raise_exception(AttributeError, f"'{cls.__name__}' object attribute '{name}' is read-only")
+        run(tx, setattr, [self.value, name, None])  # raises: literals take no attributes
         tx.raise_exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
 
     def del_attr(self, tx: Tracer, name: str) -> None:

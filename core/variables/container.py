@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import Unsupported
 from .base import BuiltinMethodVariable, NotConstant, VariableTracker, find_special
-from .literal import FOLD_ERRORS
+from .literal import FOLD_ERRORS, run
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -132,6 +132,8 @@ class ContainerVariable(VariableTracker):
             tx.raise_exception(AttributeError, f"'{cls.__name__}' object attribute '{name}' is read-only")
         if cls.__dictoffset__:
             raise self.refuse(f"setting attribute {name!r}")
+        if cls in (list, tuple, dict, set, frozenset):
+            run(tx, setattr, [cls(), name, None])  # raises what this version of Python raises
         tx.raise_exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
 
     def del_attr(self, tx: Tracer, name: str) -> None:

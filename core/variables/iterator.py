@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Unsupported
 from .base import BuiltinMethodVariable, VariableTracker, find_special
 from .container import Cursor, as_index
+from .literal import run
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -246,7 +247,7 @@ class SentinelCursor(CallCursor):
 def make_sentinel_iterator(tx: Tracer, function: VT, sentinel: VT) -> VT:
     """iter(callable, sentinel)."""
     if not callable_type(function.realize(tx)):
-        tx.raise_exception(TypeError, "iter(v, w): v must be callable")
+        run(tx, iter, [None, None])  # raises what Python raises
     return tx.new_iterator(SentinelCursor(tx, function, sentinel), type(iter(int, 1)))
 
 

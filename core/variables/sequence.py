@@ -27,7 +27,7 @@ from .container import (
     load_class,
     same,
 )
-from .literal import from_result
+from .literal import from_result, run
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -282,10 +282,10 @@ class ListVariable(SequenceVariable):
         key = key.realize(tx)
         if key.kind == "slice":
             window = as_slice(tx, key)
-            if window.step is None or window.step == 1:
-                values = self._as_items(tx, value, "can only assign an iterable")
-            else:
-                values = self._as_items(tx, value, "must assign iterable to extended slice")
+            value = value.realize(tx)
+            if value.lookup_special(tx, "__iter__") is None and value.lookup_special(tx, "__getitem__") is None:
+                run(tx, operator.setitem, [[], window, None])  # raises what Python raises
+            values = value.unpack(tx)
             self._change(tx)
             self._checked(tx, lambda: operator.setitem(self.items, window, values))
             return
@@ -295,12 +295,6 @@ class ListVariable(SequenceVariable):
             tx.raise_exception(IndexError, "list assignment index out of range")
         self._change(tx)
         self.items[index] = value
-
-    def _as_items(self, tx: Tracer, value: VT, message: str) -> list[VT]:
-        value = value.realize(tx)
-        if value.lookup_special(tx, "__iter__") is None and value.lookup_special(tx, "__getitem__") is None:
-            tx.raise_exception(TypeError, message)
-        return value.unpack(tx)
 
     def op_delitem(self, tx: Tracer, key: VT, /) -> None:
         key = key.realize(tx)
@@ -557,9 +551,9 @@ class TupleVariable(SequenceVariable):
 
     def do__replace(self, tx: Tracer, /, **changes: VT) -> VT:
         names = field_names(self.cls)
-        unknown = [name for name in changes if name not in names]
-        if unknown:
-            tx.raise_exception(ValueError, f"Got unexpected field names: {unknown!r}")
+        if not set(changes).issubset(names):
+            example: Any = tuple.__new__(self.cls, [None] * len(names))
+            run(tx, example._replace, [], dict.fromkeys(changes))  # raises what this version of Python raises
         return tx.new_tuple([changes.get(name, item) for name, item in zip(names, self.items)], self.cls)
 
     def op_getnewargs(self, tx: Tracer, /) -> VT:

@@ -1,5 +1,6 @@
 """Living with others: sub-interpreters, a second import, other evaluators, call speed after removal."""
 
+import ctypes
 import importlib
 import sys
 import unittest
@@ -67,6 +68,63 @@ def test_hook_users_are_counted():
         pass
     else:
         raise AssertionError("removed more often than installed")
+
+
+class Evaluator:
+    """The interpreter's frame evaluator, read and set from outside as another extension would."""
+
+    def __init__(self):
+        api = ctypes.pythonapi
+        api.PyInterpreterState_Get.restype = ctypes.c_void_p
+        api._PyInterpreterState_GetEvalFrameFunc.argtypes = [ctypes.c_void_p]
+        api._PyInterpreterState_GetEvalFrameFunc.restype = ctypes.c_void_p
+        api._PyInterpreterState_SetEvalFrameFunc.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self.api, self.interpreter = api, api.PyInterpreterState_Get()
+
+    def get(self):
+        return self.api._PyInterpreterState_GetEvalFrameFunc(self.interpreter)
+
+    def set(self, address):
+        self.api._PyInterpreterState_SetEvalFrameFunc(self.interpreter, address)
+
+
+def test_the_evaluator_that_was_there_is_put_back():
+    evaluator = Evaluator()
+    bare = evaluator.get()
+    call = _C.CompiledCallable(double, copying())
+    with hooked(copying()):
+        ours = evaluator.get()
+        assert ours != bare and double(1) == 2 and call(1) == 2 and evaluator.get() == ours
+    assert evaluator.get() == bare
+    assert call(1) == 2 and evaluator.get() == bare
+
+
+def test_an_evaluator_that_replaces_ours_is_left_alone_and_ours_comes_back_on_top():
+    evaluator = Evaluator()
+    bare = evaluator.get()
+    first, second = copying(), copying()
+    with hooked(first):
+        ours = evaluator.get()
+        double(1)
+        evaluator.set(bare)  # another extension, which does not pass frames on
+        double(1)
+    assert evaluator.get() == bare and first.names.count("double") == 1
+    with hooked(second):
+        assert evaluator.get() == ours and double(1) == 2
+    assert evaluator.get() == bare and second.names.count("double") == 1
+
+
+def test_ours_put_back_by_another_after_its_last_user_left_takes_itself_away():
+    evaluator = Evaluator()
+    bare = evaluator.get()
+    with hooked(copying()):
+        ours = evaluator.get()
+        evaluator.set(bare)
+    evaluator.set(ours)  # the other extension restores what it had found
+    assert double(1) == 2 and evaluator.get() == bare
+    with hooked(copying()):
+        assert evaluator.get() == ours
+    assert evaluator.get() == bare
 
 
 def test_the_thread_callback_is_returned_and_put_back():

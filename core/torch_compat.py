@@ -361,3 +361,10 @@ def _one_a_dtype() -> list[torch.Tensor]:
             except (RuntimeError, TypeError, NotImplementedError):
                 continue  # a dtype without tensors can't be guarded either
     return samples
+
+
+def core_decompositions() -> Any:
+    """torch's table that takes ATen apart to the core operator set: OpOverload -> function."""
+    from torch._decomp import core_aten_decompositions
+
+    return core_aten_decompositions()

@@ -49,7 +49,7 @@ class CodeEmitter:
     def load(self, tracker: VT) -> None:
         if isinstance(tracker, LazyVariable):
             if tracker.realized is None:
-                self.load_source(tracker.source)
+                self._load_unseen(tracker)
                 return
             tracker = tracker.realized
         name = self.temporaries.get(id(tracker))
@@ -73,6 +73,17 @@ class CodeEmitter:
         tracker.reconstruct(self)
         if id(tracker) not in self.temporaries and len(self.out) - start > 1:
             self.remember(tracker)
+
+    def _load_unseen(self, tracker: LazyVariable) -> None:
+        # no guard is on the value, so it is read from where it is, before anything on the way there changes
+        name = self.temporaries.get(id(tracker))
+        if name is not None:
+            self.add(emit.load_fast_bound(name))
+        elif tracker.source is None:
+            self.load_const(tracker.value)
+        else:
+            self.loaded_by_source.append(tracker)
+            self.load_source(tracker.source)
 
     def remember(self, tracker: VT) -> None:
         name = self.temporaries.get(id(tracker))

@@ -83,8 +83,10 @@ TORCH_RULES = (
 
 # Standard-library modules whose Python code tracing enters like user code.
 INLINED_STDLIB = frozenset(
-    "contextlib inspect functools collections collections.abc copy dataclasses enum typing types abc operator numbers "
-    "_collections_abc _py_abc bisect heapq string statistics fractions keyword reprlib".split()
+    "os posixpath genericpath contextlib inspect functools collections collections.abc copy dataclasses enum typing "
+    "types abc operator numbers _collections_abc _py_abc bisect heapq string statistics fractions keyword "
+    "reprlib".split()
+)
 )
 TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collections)
 SKIPPED_PACKAGES = ("core", "core_inductor", "numpy", "pluggy", "sympy", "pytest", "_pytest", "unittest")

@@ -125,6 +125,12 @@ def _follow(compiled: Any, bound: Any) -> None:
 def write_effects(emitter: CodeEmitter, trace: Trace) -> None:
     """Bring every changed object to its traced state."""
     effects = trace.side_effects
+    for fn, args, kwargs in effects.deferred:
+        emitter.load_const(fn)
+        for value in (*args, *kwargs.values()):
+            emitter.load(value)
+        emitter.call_keywords(tuple(kwargs), len(args) + len(kwargs))
+        emitter.pop_top()
     for tracker in effects.changed():
         tracker.write_back(emitter)
     for (_, name), (namespace, source, value) in effects.globals.items():

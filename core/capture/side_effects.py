@@ -12,6 +12,7 @@ class SideEffects:
 
     def __init__(self) -> None:
         self._changed: dict[int, VariableTracker] = {}
+        self.deferred: list[tuple[Any, list[VariableTracker], dict[str, VariableTracker]]] = []
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], Any, VariableTracker | None]] = {}
 
     def mutated(self, tracker: VariableTracker) -> None:
@@ -35,6 +36,10 @@ class SideEffects:
         entry = self.globals.get((id(namespace), name))
         return (False, None) if entry is None else (True, entry[2])
 
+    def defer(self, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        """A call whose result nobody uses (logging, warnings): made for real, in order, after the graph ran."""
+        self.deferred.append((fn, args, kwargs))
+
     def changed(self) -> list[VariableTracker]:
         """Changed objects that exist outside the traced code."""
         return [tracker for tracker in self._changed.values() if not self.is_new(tracker)]
@@ -42,4 +47,4 @@ class SideEffects:
     @property
     def empty(self) -> bool:
         """True when nothing outside needs to change."""
-        return not self.globals and not self.changed()
+        return not self.globals and not self.deferred and not self.changed()

@@ -6,7 +6,9 @@ import builtins
 import contextlib
 import functools
 import inspect
+import logging
 import types
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -154,6 +156,25 @@ def set_module_attribute(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     )
 
 
+LOGGER_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
+
+
+def _defer(fn: Any) -> Handler:
+    def handler(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        return defer_call(tx, fn, args, kwargs)
+
+    return handler
+
+
+def defer_call(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Say it when the graph has run; only for what is known already, as tensors may change until then."""
+    for value in (*args, *kwargs.values()):
+        if not (value.is_constant() or value.source is not None and value.kind == "user_object"):
+            raise Unsupported("logging a value that only a run can tell", remedy="log it outside the compiled function")
+    tx.side_effects.defer(fn, args, kwargs)
+    return tx.constant(None)
+
+
 def _is_buffer(tx: Any, module: Any, name: VT) -> bool:
     buffers = module.own_attribute(tx, "_buffers")
     return buffers is not None and buffers.contains(tx, name)
@@ -162,3 +183,10 @@ def _is_buffer(tx: Any, module: Any, name: VT) -> bool:
 @function(torch.Tensor.__contains__, torch.Tensor.__len__, torch.Tensor.__iter__)
 def tensor_protocol(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise Unsupported("calling a special method of a tensor by name is not traced", remedy="use the operator")
+
+
+for _name in LOGGER_METHODS:
+    FUNCTIONS[getattr(logging.Logger, _name)] = _defer(getattr(logging.Logger, _name))
+    if hasattr(logging, _name):
+        FUNCTIONS[getattr(logging, _name)] = _defer(getattr(logging, _name))
+OBJECTS[warnings.warn] = _defer(warnings.warn)

@@ -38,6 +38,7 @@ from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
 from ..variables.torch_function import TorchClassVariable, TorchFunctionVariable
 from . import policy
+from .cached_function import CachedFunctionVariable
 
 VT = VariableTracker
 
@@ -178,6 +179,11 @@ def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
     return wrap(tx, receiver, owner_source).get_attr(tx, value.__name__)
 
 
+def _cached(tx: Any, value: Any, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    return CachedFunctionVariable(value, source)
+
+
 def _code(tx: Any, value: types.CodeType, source: Any) -> VT:
     tx.guard(source, Is(value))
     return CodeVariable(value, source)
@@ -299,6 +305,7 @@ BY_TYPE: dict[type, Any] = {
     collections.deque: deque.from_value,
     types.FunctionType: _function,
     types.CodeType: _code,
+    functools._lru_cache_wrapper: _cached,
     types.MethodType: _method,
     functools.partial: _partial,
     property: _property,

@@ -6,6 +6,7 @@ mutable state leaves a guard.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Sequence
@@ -106,6 +107,9 @@ class UserObjectVariable(VariableTracker):
             holder = tx.wrap(raw, source)
             cls = tx.wrap(self.cls, None, constant=True)
             return tx.call_function(tx.wrap(getter, None, constant=True), [holder, self, cls])
+        bound = getattr(tx.wrap(raw, source), "bind", None) if isinstance(raw, functools._lru_cache_wrapper) else None
+        if bound is not None:
+            return bound(self)
         if getter is not MISSING and not isinstance(raw, type):
             raise self.refuse(f"the descriptor {type(raw).__name__} behind attribute {name!r}")
         return tx.wrap(raw, source)

@@ -87,7 +87,6 @@ INLINED_STDLIB = frozenset(
     "types abc operator numbers _collections_abc _py_abc bisect heapq string statistics fractions keyword "
     "reprlib".split()
 )
-)
 TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collections)
 SKIPPED_PACKAGES = ("core", "core_inductor", "numpy", "pluggy", "sympy", "pytest", "_pytest", "unittest")
 

@@ -7,13 +7,15 @@ does everything the torch-level graph does. What the recorder refuses goes to AO
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
 import torch.fx as fx
 
 from ..errors import RecorderRefused
 from ..graph.captured import CapturedGraph
+from ..graph.decompose import decompose, named_table
 from ..graph.finish import functional_graph
 from ..graph.functional import FunctionalGraph, JointGraph
 from ..graph.joint import joint_graph
@@ -26,6 +28,8 @@ from .resolved import ResolvedBackend
 from .training import wrap_training
 from .wrapper import CallState, wrap_inference
 
+_Graph = TypeVar("_Graph", FunctionalGraph, JointGraph)
+
 
 def compile_functional(
     captured: CapturedGraph, resolved: ResolvedBackend, options: CompileOptions, name: str
@@ -34,9 +38,9 @@ def compile_functional(
     state = CallState.now((graph_device(captured),))
     try:
         if captured.needs_grad:
-            joint = joint_graph(captured)
+            joint = _decomposed(joint_graph(captured), captured, resolved, "forward")
             return compile_training(captured, joint, resolved, options, name, state)
-        functional = functional_graph(captured)
+        functional = _decomposed(functional_graph(captured), captured, resolved, "inference")
     except RecorderRefused as refusal:
         if strict():
             raise
@@ -44,6 +48,19 @@ def compile_functional(
 
         return compile_refused(captured, resolved, options, name, refusal)
     return compile_inference(captured, functional, resolved, options, name, state)
+
+
+def _decomposed(graph: _Graph, captured: CapturedGraph, resolved: ResolvedBackend, mode: str) -> _Graph:
+    """The graph in the operators that the backend asks for."""
+    table: dict[Any, Callable[..., Any]] = {}
+    if resolved.capabilities.graph_level == "core-aten":
+        table.update(named_table("core"))
+    own = resolved.decompositions(mode)
+    if own:
+        table.update(named_table(own) if isinstance(own, str) else own)
+    if not table:
+        return graph
+    return replace(graph, module=decompose(graph.module, captured.fake_mode, captured.shape_env, table))
 
 
 def compile_inference(

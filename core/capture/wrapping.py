@@ -56,7 +56,9 @@ def wrap(tx: Any, value: Any, source: Any, constant: bool = False) -> VT:
         return _literal(tx, value, source)
     known = tx.trace.known.get(id(value))
     if known is not None:
-        if source is not None and known.source is not None and source != known.source:
+        if source is not None and known.source is None:
+            tx.guard(source, Is(value))  # met before by other means, such as a class attribute
+        elif source is not None and source != known.source:
             tx.guard(source, SameAs(known.source))
         return known
     tracker = _build(tx, value, source)

@@ -14,7 +14,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
-STANDARD = {".c": "-std=gnu11", ".cpp": "-std=c++17"}
+STANDARD = {".c": "-std=c11", ".cpp": "-std=c++17"}
 
 
 class BuildExtension(build_ext):

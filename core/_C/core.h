@@ -143,7 +143,7 @@ typedef struct Entry {
     PyObject *user;      /* NULL once invalid */
     PyObject *keepalive; /* NULL once invalid */
     PyObject *owners;    /* tuple of weakrefs whose death invalidates, or NULL */
-    WeakLink *link;      /* their callback, or NULL */
+    WeakLink *link;      /* called when one of them, or an object that the program holds weakly, dies */
     PyObject *function;  /* replacement code as a function, with the parts of function_for; or NULL */
     PyObject *function_for, *defaults, *kwdefaults;
     PyObject *weakrefs;

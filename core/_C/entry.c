@@ -174,6 +174,21 @@ owner_died(void *target)
     core_entry_invalidate((Entry *)target);
 }
 
+/* A program holds some objects weakly and says when one has died: it can't hold again then, and the rest may go. A program
+ * whose notice someone else asked for is left as it is. */
+static int
+entry_watch_program(Entry *self)
+{
+    if (self->program == Py_None)
+        return 0;
+    PyObject *present = PyObject_GetAttrString(self->program, "on_invalid");
+    if (present == NULL)
+        return -1;
+    int taken = present != Py_None;
+    Py_DECREF(present);
+    return taken ? 0 : PyObject_SetAttrString(self->program, "on_invalid", (PyObject *)self->link);
+}
+
 static int
 entry_watch_owners(Entry *self, PyObject *owners)
 {
@@ -182,13 +197,8 @@ entry_watch_owners(Entry *self, PyObject *owners)
         return -1;
     int status = -1;
     Py_ssize_t count = PyTuple_GET_SIZE(given);
-    if (count == 0) {
-        status = 0;
-        goto done;
-    }
-    self->link = core_weak_link_new(self, owner_died);
     self->owners = PyTuple_New(count);
-    if (self->link == NULL || self->owners == NULL)
+    if (self->owners == NULL)
         goto done;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *ref = PyWeakref_NewRef(PyTuple_GET_ITEM(given, i), (PyObject *)self->link);
@@ -242,11 +252,15 @@ entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->keepalive = Py_NewRef(keepalive);
     self->closed = (char)closed;
     self->valid = 1;
-    if (owners != NULL && owners != Py_None && entry_watch_owners(self, owners) < 0) {
-        Py_DECREF(self);
-        return NULL;
-    }
+    self->link = core_weak_link_new(self, owner_died);
+    if (self->link == NULL || entry_watch_program(self) < 0)
+        goto fail;
+    if (owners != NULL && owners != Py_None && entry_watch_owners(self, owners) < 0)
+        goto fail;
     return (PyObject *)self;
+fail:
+    Py_DECREF(self);
+    return NULL;
 }
 
 /* Visits what only this entry keeps alive through its code. Code objects are invisible to the collector, so a cycle

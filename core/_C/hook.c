@@ -27,6 +27,8 @@ still_reached(void)
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     CoreCallback former = core_callback_switch(NULL);
+    PyThreadState *ts = PyThreadState_Get();
+    PyThreadState_EnterTracing(ts); /* the probe is no part of the user's program */
     PyObject *globals = PyDict_New(), *probe = NULL;
     hook.probed = 0;
     if (globals != NULL && PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0)
@@ -35,6 +37,7 @@ still_reached(void)
         PyErr_Clear();
     Py_XDECREF(probe);
     Py_XDECREF(globals);
+    PyThreadState_LeaveTracing(ts);
     core_callback_restore(former);
     PyErr_Restore(type, value, traceback);
     return hook.probed;

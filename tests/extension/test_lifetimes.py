@@ -285,6 +285,29 @@ def test_an_entry_dies_with_its_weakly_held_owner():
         raise AssertionError("an int was weakly referenced")
 
 
+def test_an_entry_dies_with_an_object_that_its_guards_hold_weakly():
+    class Model:
+        pass
+
+    def f(x):
+        return x
+
+    model = Model()
+    program = _C.GuardProgram([("local", 0, 0), ("is", 0, model, True)], 1)
+    entry = _C.Entry(program, copied(f.__code__), True, user=[1])
+    call = _C.CompiledCallable(f, Callback(lambda code: entry))
+    assert call(model) is model and call(model) is model and call.hits == 1
+    call.callback.calls.clear()
+    del program, model
+    assert not entry.valid and entry.code is None and entry.user is None and call.entries() == []
+    mine = []
+    program = _C.GuardProgram([("local", 0, 0), ("is", 0, other := Model(), True)], 1)
+    program.on_invalid = lambda: mine.append(1)
+    entry = _C.Entry(program, copied(f.__code__), True)
+    del other
+    assert mine == [1] and entry.valid
+
+
 def test_an_entry_that_dies_first_leaves_its_owners_alone():
     class Model:
         pass

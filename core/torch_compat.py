@@ -5,9 +5,10 @@ Checked with torch 2.11 and 2.13. Names that are costly to import are reached th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -368,3 +369,14 @@ def core_decompositions() -> Any:
     from torch._decomp import core_aten_decompositions
 
     return core_aten_decompositions()
+
+
+@contextlib.contextmanager
+def without_onednn() -> Iterator[None]:
+    """Composite functions choose their paths as if oneDNN were absent."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)

@@ -284,7 +284,7 @@ class GraphBuilder:
                 stack.enter_context(quiet_fakes())
                 if fn in RECURRENT_FUNCTIONS and torch.is_grad_enabled() and _any_requires_grad(args):
                     # oneDNN's layer hands autograd an undefined tensor, which can't pass through a dispatch mode
-                    stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+                    stack.enter_context(torch_compat.without_onednn())
                 stack.enter_context(self.fake_mode)
                 if self._recorder is not None:
                     stack.enter_context(self._recorder)

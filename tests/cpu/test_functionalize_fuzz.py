@@ -1,34 +1,19 @@
-"""Random view and in-place programs give eager's values, aliasing, geometry, mutations and gradients, or are refused."""
+"""Random view and in-place programs give eager's values, aliasing, mutations and gradients, or are refused."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
-import sys
 from collections import Counter
-from pathlib import Path
 
+import graph_fuzz as fuzz
+import graph_replay as replay
 import pytest
 import torch
 
-
-def _sibling(name):
-    """A module beside this file: the import mode of the tests puts no folder on sys.path."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-fuzz = _sibling("graph_fuzz")
-replay = _sibling("graph_replay")
-
-from core.errors import RecorderRefused, Unsupported  # noqa: E402
-from core.graph.finish import functional_graph  # noqa: E402
-from core.graph.joint import joint_graph  # noqa: E402
+from core.errors import RecorderRefused, Unsupported
+from core.graph.finish import functional_graph
+from core.graph.joint import joint_graph
 
 REASONS = Counter()
 COUNT = int(os.environ.get("CORE_FUZZ_PROGRAMS", "300"))

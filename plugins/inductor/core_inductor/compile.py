@@ -28,5 +28,5 @@ def compile_fx(module: fx.GraphModule, ctx: Any = None) -> CompiledProgram:
     graph = lowering.run()
     plan = schedule(graph, strict=strict)
     program = WrapperPrinter(plan).print()
-    program.fallbacks = lowering.fallbacks
+    program.fallbacks = lowering.externs
     return program

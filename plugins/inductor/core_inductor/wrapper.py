@@ -17,7 +17,7 @@ from .cpp.printer import print_kernel
 from .ir import expr
 from .ir.expr import Index
 from .ir.graph import LoopGraph
-from .ir.nodes import Input, Node, Scalar, Strided
+from .ir.nodes import Extern, ExternResult, Input, Node, Scalar, Strided
 from .runtime.spec import KernelSpec, OutputSpec
 from .sched.memory import CallStep, KernelStep, NumberStep, Plan, Step, reads
 
@@ -65,6 +65,8 @@ class WrapperPrinter:
         self.provenance: dict[str, list[str]] = {}
         self.count = 0
         self.used = used_nodes(plan)
+        # Shapes before `linear_form` changes any: an out= buffer must have the shape that was planned.
+        self.planned = {s.out: (s.out.sizes, s.out.strides) for s in plan.steps if isinstance(s, CallStep) and s.out}
 
     def print(self) -> CompiledProgram:
         """The whole program."""
@@ -243,15 +245,22 @@ class WrapperPrinter:
     def call(self, step: CallStep) -> None:
         """An extern call, its results, and the check of strides that kernels rely on."""
         call = step.call
-        path = call.path or f"callables[{call.name!r}]"
         out = step.out
+        linear = None if out is not None else linear_form(call)
+        if linear is not None:
+            self.externs += 1
+            name = self.names[call.results[0]] = self.fresh_name()
+            function = self.bind("torch.nn.functional.linear", "linear")
+            self.lines.append(f"{name} = {function}({', '.join(self.argument(a) for a in linear)})")
+            return
+        path = call.path or f"callables[{call.name!r}]"
         if out is not None and call.out_path is not None:
             path = call.out_path
         function = self.bind(path, _short_name(path, call.name))
         texts = [self.argument(a) for a in call.args]
         texts += [f"{k}={self.argument(v)}" for k, v in call.kwargs.items()]
         if out is not None:
-            texts.append(f"out={self.names[out]}")
+            texts.append(f"out={self.tensor(Strided(out, *self.planned[out], 0))}")
         line = f"{function}({', '.join(texts)})"
         self.externs += 1
         self._bind_results(call, line)
@@ -301,7 +310,8 @@ class WrapperPrinter:
 
     def python(self) -> str:
         """The module that defines `call`."""
-        head = [f"{name} = {path}" for path, name in self.bound.items() if path != "restride"]
+        head = [f"import {m}" for m in ("math", "operator") if any(p.startswith(f"{m}.") for p in self.bound)]
+        head += [f"{name} = {path}" for path, name in self.bound.items() if path != "restride"]
         if "restride" in self.bound:
             head += RESTRIDE.splitlines()
         arguments = ", ".join(a.name for a in self.graph.arguments)
@@ -322,6 +332,34 @@ class WrapperPrinter:
         parts = [cpp_math.header(self.expressions.used)]
         parts += [f'extern "C" int {name}{text}' for text, name in self.functions.items()]
         return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def linear_form(call: Extern) -> tuple[Strided, ...] | None:
+    """(x, weight, bias) when the call is addmm or mm of a plain x and a transposed plain weight.
+
+    `linear` computes the same product and needs no views: x keeps its leading dimensions, and so does the result, whose
+    node gets that shape here (kernels read its memory only, so their offsets stay right).
+    """
+    schema = getattr(call.target, "_schema", None)
+    if schema is None or schema.name not in ("aten::addmm", "aten::mm") or call.kwargs or len(call.results) != 1:
+        return None
+    bias, x, weight = call.args if schema.name == "aten::addmm" and len(call.args) == 3 else (None, *call.args[:2])
+    result = call.results[0]
+    node = weight.node
+    turned = weight.offset == 0 and weight.sizes == node.sizes[::-1] and weight.strides == node.strides[::-1]
+    if len(node.sizes) != 2 or not turned or (bias is not None and (not bias.is_whole or len(bias.sizes) != 1)):
+        return None
+    source = x.node
+    if not x.is_whole:
+        flat = x.offset == 0 and len(source.sizes) > 2 and source.sizes[-1] == x.sizes[-1]
+        plain = source.strides == expr.row_major(source.sizes) and x.strides == expr.row_major(x.sizes)
+        if not flat or not plain or isinstance(source, ExternResult) and not source.trusted_strides:
+            return None
+        result.sizes = (*source.sizes[:-1], node.sizes[0])
+        result.strides = expr.row_major(result.sizes)
+        x = Strided(source, source.sizes, source.strides, 0)
+    weight = Strided(node, node.sizes, node.strides, 0)
+    return (x, weight) if bias is None else (x, weight, bias)
 
 
 def used_nodes(plan: Plan) -> set[Node]:

@@ -49,6 +49,10 @@ FAST_PATHS = {
 """Builtin functions of torch with the overload's exact signature, about 1 us cheaper to call than torch.ops."""
 
 
+class GraphNotFunctional(ValueError):
+    """The graph holds an operation that writes to its arguments; only functional graphs can be compiled."""
+
+
 def path_of(target: Any) -> str | None:
     """How the program's text names a callable, or None."""
     if hasattr(target, "_schema"):
@@ -83,7 +87,9 @@ def make_extern(lowering: GraphLowering, node: fx.Node, *, args: tuple | None = 
     if schema is not None:
         call.path = FAST_PATHS.get(schema.name, path) if schema.overload_name in ("", "default") else path
         call.out_path = OUT_VARIANTS.get(schema.name) if schema.overload_name in ("", "default") else None
-        call.effect = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) or schema.is_mutable
+        if schema.is_mutable:
+            raise GraphNotFunctional(f"{schema.name} in node {node.name} writes to its arguments")
+        call.effect = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
         aliased = any(r.alias_info is not None for r in schema.returns)
         call.fresh = not aliased and schema.name not in MAY_ALIAS and not shares_storage(node)
     else:

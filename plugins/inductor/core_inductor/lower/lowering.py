@@ -45,7 +45,7 @@ class GraphLowering:
         self.graph = LoopGraph()
         self.symbols = SymbolTable()
         self.values: dict[fx.Node, Any] = {}
-        self.fallbacks: list[tuple[str, str]] = []
+        self.externs: list[tuple[str, str]] = []
         self._count = 0
 
     def run(self) -> LoopGraph:
@@ -182,7 +182,7 @@ class GraphLowering:
             try:
                 result = lower(self, node, *args, **kwargs)
             except UnknownExpression as reason:
-                self.fallbacks.append((node.name, str(reason)))
+                self.externs.append((node.name, str(reason)))
                 result = NotImplemented
             if result is not NotImplemented:
                 self._record_strides(result, fake)
@@ -348,6 +348,7 @@ class GraphLowering:
 
     def extern(self, node: fx.Node) -> Any:
         """Call the operation as it is."""
+        self.externs.append((node.name, str(node.target)))
         call = fallback.make_extern(self, node)
         self.graph.items.append(call)
         return fallback.results_of(self, call, node.meta.get("val"))

@@ -15,7 +15,7 @@ from ..ir import expr
 from ..ir.body import BodyBuilder
 from ..ir.expr import Indirect, atoms_of
 from ..ir.graph import LoopGraph, leaves
-from ..ir.nodes import CHEAP, Extern, Loops, Node, Op, Pointwise, Reduce, Strided
+from ..ir.nodes import CHEAP, Extern, Loops, Node, Op, Pointwise, Strided
 
 MAX_OPS = 400
 """Longest body that inlining may make: beyond it compilers slow down and registers spill."""
@@ -145,12 +145,16 @@ class Inliner:
         return len({op.attr[1] for op in self.node.loads() if op.attr[0] is producer})
 
     def _evaluations(self, op: Op) -> int:
-        """How often the load happens; a reduction of one that is broadcast counts every iteration."""
-        node = self.node
-        sizes = node.space if isinstance(node, Reduce) else node.sizes
-        if any(isinstance(atom, Indirect) for i in op.attr[1] for atom in atoms_of(i)):
+        """How often the load happens: once for each run through the loops that are outside of its innermost variable."""
+        atoms = {a for i in op.attr[1] for a in atoms_of(i)}
+        if any(isinstance(a, Indirect) for a in atoms):
             return 1 << 62
-        return expr.hint(expr.product(sizes))
+        count = deepest = 1
+        for variable, size in zip(self.node.variables, self.node.space):
+            count *= expr.hint(size)
+            if not isinstance(variable, int) and not atoms.isdisjoint(atoms_of(variable)):
+                deepest = count
+        return deepest
 
 
 def is_cheap(node: Loops) -> bool:

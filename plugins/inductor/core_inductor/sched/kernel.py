@@ -15,7 +15,7 @@ from ..ir import expr
 from ..ir.expr import Index, Indirect, LoopVar, SizeVar
 from ..ir.nodes import Loops, Node, Op, Reduce
 from .fuse import Group
-from .space import Map
+from .space import Map, loop_atoms
 
 ROW, COLUMN = 0, 1
 """Levels: once a row (loops over `rows` only), or at every point."""
@@ -132,7 +132,7 @@ class KernelBuilder:
         self.stored = set(stored)
         self.held: dict[Node, int] = {}
         self.seen: dict[tuple, int] = {}
-        self.columns = {atom for v in group.space.cols for atom in expr.atoms_of(v)}
+        self.columns = {atom for v in group.space.cols for atom in loop_atoms(v)}
 
     def build(self) -> Kernel:
         """The kernel with all members' operations and the stores of those that others need."""
@@ -160,6 +160,9 @@ class KernelBuilder:
     def _reduce(self, node: Reduce, value: int, mapping: Map) -> int:
         source = self.kernel.values[value]
         walk = source.stage
+        folded = {a for v in node.variables[len(node.sizes) :] for a in loop_atoms(expr.substitute(v, mapping))}
+        if folded != self.columns:
+            raise AssertionError(f"{node.name} folds {folded}, its kernel {self.columns}")
         args: tuple[int, ...] = (value,)
         dtype = source.dtype
         if node.kind in ("argmax", "argmin"):

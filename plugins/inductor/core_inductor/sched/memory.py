@@ -15,8 +15,8 @@ from ..ir.graph import LoopGraph, PythonValue, leaves
 from ..ir.nodes import Extern, ExternResult, Input, Loops, Node, Strided
 from .kernel import Kernel
 
-OUT_BYTES = 64 * 1024
-"""Smaller results of extern calls are cheaper to allocate than to hand over."""
+OUT_BYTES = 1024 * 1024
+"""Smaller results of extern calls are cheaper to allocate than to hand over: the allocator still has their pages."""
 
 
 @dataclass

@@ -60,21 +60,19 @@ class Realizer:
         items: list[Any] = []
         for item in self.graph.items:
             if isinstance(item, Extern):
-                schema = getattr(item.target, "_schema", None)
-                private = schema is not None and schema.is_mutable
-                item.args = self._rewrite(item.args, items, private)
-                item.kwargs = self._rewrite(item.kwargs, items, private)
+                item.args = self._rewrite(item.args, items)
+                item.kwargs = self._rewrite(item.kwargs, items)
             items.append(item)
         self.graph.outputs = self._outputs(items)
         self.graph.items = items
 
-    def _rewrite(self, value: Any, items: list[Any], private: bool) -> Any:
+    def _rewrite(self, value: Any, items: list[Any]) -> Any:
         if isinstance(value, View):
-            return self.tensor(value, items, private=private and value.fresh)
+            return self.tensor(value, items)
         if isinstance(value, (list, tuple)):
-            return type(value)([self._rewrite(v, items, private) for v in value])
+            return type(value)([self._rewrite(v, items) for v in value])
         if isinstance(value, dict):
-            return {k: self._rewrite(v, items, private) for k, v in value.items()}
+            return {k: self._rewrite(v, items) for k, v in value.items()}
         return value
 
     def tensor(self, view: View, items: list[Any], *, private: bool = False) -> Strided:

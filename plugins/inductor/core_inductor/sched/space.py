@@ -24,6 +24,11 @@ def atom_of(variable: Index) -> Atom:
     return monomial[0]
 
 
+def loop_atoms(e: Index) -> set[LoopVar]:
+    """The loop variables of an expression, its size symbols left out."""
+    return {a for a in expr.atoms_of(e) if isinstance(a, LoopVar)}
+
+
 def lone_atom(e: Index) -> Atom | None:
     """The atom when `e` is exactly one variable, else None."""
     if isinstance(e, expr.Expr) and len(e.terms) == 1:
@@ -197,7 +202,7 @@ def _natural_reduce(space: Space, own: list[Index], sizes: list[Index], outer: i
         placed = _placed(space, found, own, frozenset(), True)
         inner: set[Atom] = set()
         for v in own[outer:]:
-            inner |= expr.atoms_of(placed.own[atom_of(v)])
+            inner |= loop_atoms(placed.own[atom_of(v)])
         placed.space.reduced = frozenset(inner)
         return placed
     if expr.product(sizes[:outer]) == space.extent(space.variables):
@@ -227,8 +232,8 @@ def _placed(
 def _moved_atoms(atoms: frozenset[Atom], moved: Mapping[Atom, Index]) -> frozenset[Atom]:
     result: set[Atom] = set()
     for a in atoms:
-        result |= expr.atoms_of(moved.get(a, a.as_expr))
-    return frozenset(a for a in result if isinstance(a, expr.LoopVar))
+        result |= loop_atoms(moved.get(a, a.as_expr))
+    return frozenset(result)
 
 
 def _merged(space: Space, rows: Refinement, cols: Refinement | None, own: list[Index]) -> Placement:
@@ -263,10 +268,12 @@ def place_by_load(space: Space, node: Loops, op: Op, producer_map: Map) -> Place
             continue
         if mapping.setdefault(atom, at) != at:
             return None
+    if isinstance(node, Reduce) and space.reducing and not _folds_the_columns(space, node, mapping):
+        return None
     rest = [v for v in own_variables(node) if atom_of(v) not in mapping]
     covered: set[Atom] = set()
     for e in mapping.values():
-        covered |= {a for a in expr.atoms_of(e) if isinstance(a, expr.LoopVar)}
+        covered |= loop_atoms(e)
     free = [v for v in space.variables if atom_of(v) not in covered]
     reduced = space.reduced
     if isinstance(node, Reduce) and not space.reducing:
@@ -293,12 +300,24 @@ def place_by_load(space: Space, node: Loops, op: Op, producer_map: Map) -> Place
     return Placement(Space(variables, _moved_atoms(reduced, moved), True), moved, mapping)
 
 
+def _folds_the_columns(space: Space, node: Reduce, mapping: Map) -> bool:
+    """True when the mapped outer variables are rows of the space and the mapped reduced ones are its columns."""
+    for v in own_variables(node):
+        at = mapping.get(atom_of(v))
+        if at is not None:
+            folded = atom_of(v).name.startswith("r")  # type: ignore[attr-defined]
+            touched = loop_atoms(at)
+            if not (touched <= space.reduced if folded else touched.isdisjoint(space.reduced)):
+                return False
+    return True
+
+
 def _reduce_by_map(space: Space, node: Reduce, mapping: Map) -> Placement | None:
     inner: set[Atom] = set()
     outer: set[Atom] = set()
     for v in own_variables(node):
         name = atom_of(v).name  # type: ignore[attr-defined]
-        (inner if name.startswith("r") else outer).update(expr.atoms_of(mapping[atom_of(v)]))
+        (inner if name.startswith("r") else outer).update(loop_atoms(mapping[atom_of(v)]))
     if inner & outer:
         return None
     return Placement(Space(space.variables, frozenset(inner), True), None, mapping)

@@ -176,18 +176,6 @@ read_flags(Flags *out)
         out->precisions[i] = *precision_at[i];
 }
 
-inline bool
-flags_equal(const Flags *flags)
-{
-    if (std::memcmp(flags->bytes, flags_at, sizeof(flags->bytes)) != 0)
-        return false;
-    for (int i = 0; i < PRECISIONS; i++) {
-        if (*precision_at[i] != flags->precisions[i])
-            return false;
-    }
-    return true;
-}
-
 struct Snapshot {
     PyObject_HEAD
     Flags flags;
@@ -197,6 +185,24 @@ struct Snapshot {
 };
 
 PyTypeObject *snapshot_type;
+
+inline bool
+flags_equal(const Snapshot *snapshot)
+{
+    if (std::memcmp(snapshot->flags.bytes, flags_at, sizeof(snapshot->flags.bytes)) != 0)
+        return false;
+    for (int i = 0; i < PRECISIONS; i++) {
+        if (*precision_at[i] == snapshot->flags.precisions[i])
+            continue;
+        // A setting that came back may be spelled out now where it was inherited before: ask what is in force.
+        for (size_t r = 0; r < reading_count; r++) {
+            if (readings[r].kind == CONTEXT_PAIR && read(readings[r]) != snapshot->values[r])
+                return false;
+        }
+        return true;
+    }
+    return true;
+}
 
 // A borrowed reference to a mode of the thread's stack: std::shared_ptr<SafePyObject>, whose first word is the object.
 PyObject *
@@ -215,15 +221,14 @@ same_mode(PyObject *now, PyObject *then)
     if (now == nullptr || device_mode_type == nullptr || !Py_IS_TYPE(now, device_mode_type) ||
         !Py_IS_TYPE(then, device_mode_type))
         return false;
-    int not_ready = 0;
-    PyObject **a = core_instance_dict_slot(now, 0, &not_ready), **b = core_instance_dict_slot(then, 0, &not_ready);
-    if (a == nullptr || b == nullptr || *a == nullptr || *b == nullptr)
-        return false;
-    PyObject *device = PyDict_GetItemWithError(*a, device_name), *other = PyDict_GetItemWithError(*b, device_name);
-    if (device == nullptr || other == nullptr || Py_TYPE(device) != Py_TYPE(other))
-        return false;
-    int equal = PyObject_RichCompareBool(device, other, Py_EQ); // torch.device: C code
-    if (equal < 0)
+    // The generic lookup of a plain attribute: it neither allocates nor calls anything of a user's.
+    PyObject *device = PyObject_GenericGetAttr(now, device_name), *other = PyObject_GenericGetAttr(then, device_name);
+    int equal = device != nullptr && other != nullptr && Py_TYPE(device) == Py_TYPE(other)
+                    ? PyObject_RichCompareBool(device, other, Py_EQ) // torch.device: C code
+                    : 0;
+    Py_XDECREF(device);
+    Py_XDECREF(other);
+    if (equal < 0 || PyErr_Occurred())
         PyErr_Clear();
     return equal == 1;
 }
@@ -299,7 +304,7 @@ snapshot_compare(PyObject *a, PyObject *b, int op)
         Py_RETURN_NOTIMPLEMENTED;
     auto *x = reinterpret_cast<Snapshot *>(a), *y = reinterpret_cast<Snapshot *>(b);
     bool same = x->count == y->count && std::memcmp(x->values, y->values, x->count * sizeof(int64_t)) == 0 &&
-                std::memcmp(&x->flags, &y->flags, sizeof(Flags)) == 0 &&
+                std::memcmp(x->flags.bytes, y->flags.bytes, sizeof(x->flags.bytes)) == 0 &&
                 PyTuple_GET_SIZE(x->modes) == PyTuple_GET_SIZE(y->modes);
     for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(x->modes); i++)
         same = same_mode(PyTuple_GET_ITEM(x->modes, i), PyTuple_GET_ITEM(y->modes, i));
@@ -386,7 +391,7 @@ describe_difference(PyObject *, PyObject *object)
                                     PyTuple_GET_SIZE(self->modes), static_cast<Py_ssize_t>(function_stack_length()));
     if (!same_modes(self))
         return PyUnicode_FromString("another torch function mode (a default device is one) is active");
-    if (flags_at != nullptr && !flags_equal(&self->flags))
+    if (flags_at != nullptr && !flags_equal(self))
         return PyUnicode_FromString("a backend flag (attention, cudnn, linear algebra, precision) changed");
     if (!core_global_state_matches(object))
         return PyUnicode_FromString("the thread's dispatch keys differ: a mode was entered or left");
@@ -592,8 +597,6 @@ add_process_state()
         {"mkldnn float32 precision", "mkldnn conv precision", "mkldnn rnn precision", "mkldnn matmul precision"},
     };
     add("default dtype", CALL_BYTE, core_torch_symbol("libc10", "_ZN3c1031get_default_dtype_as_scalartypeEv"));
-    for (const auto &flag : flags)
-        add_context(flag.label, flag.method, flag.kind);
     void *precision = cpu_symbol("_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE");
     for (int backend = 0; backend < 3; backend++) {
         for (int op = 0; op < 4; op++) {
@@ -602,6 +605,8 @@ add_process_state()
                     flags_at != nullptr ? DETAIL : ALWAYS);
         }
     }
+    for (const auto &flag : flags)
+        add_context(flag.label, flag.method, flag.kind);
 }
 
 PyDoc_STRVAR(calibrate_doc,
@@ -697,7 +702,7 @@ core_global_state_matches(PyObject *object)
         if ((r.when == ALWAYS || snapshot->values[i] != 0) && read(r) != snapshot->values[i])
             return 0;
     }
-    if (flags_at != nullptr && !flags_equal(&snapshot->flags))
+    if (flags_at != nullptr && !flags_equal(snapshot))
         return 0;
     return PyTuple_GET_SIZE(snapshot->modes) == 0 || same_modes(snapshot);
 }

@@ -18,7 +18,7 @@ from ..events import FellBack, emit
 from ..graph.captured import CapturedGraph
 from ..graph.inverse import Refused
 from ..options import CompileOptions
-from .compile_graph import artifact_call, build_artifact, compile_context, first_line
+from .artifact import artifact_call, build_artifact, compile_context, first_line
 from .first_run import checked_once
 from .generated import compile_source
 from .resolved import ResolvedBackend

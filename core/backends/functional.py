@@ -21,7 +21,7 @@ from ..graph.functional import FunctionalGraph, JointGraph
 from ..graph.joint import joint_graph
 from ..graph.partition import partition
 from ..options import CompileOptions, strict
-from .compile_graph import artifact_call, build_artifact, compile_context, first_line, graph_device
+from .artifact import artifact_call, build_artifact, compile_context, first_line, graph_device
 from .double_backward import EagerBackward
 from .first_run import checked_once
 from .resolved import ResolvedBackend

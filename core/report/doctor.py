@@ -15,12 +15,13 @@ from pathlib import Path
 from ..backends.discovery import InstalledBackend
 from ..backends.manifest import running_versions
 from ..backends.registry import Registry
+from ..backends.versions import in_range
 from ..plugin import Finding
 
 PROBE_SECONDS = 60.0
 """For the whole subprocess: a vendor's module alone was measured to take 10 s to import."""
 
-SUPPORTED_PYTHON = ((3, 11), (3, 13))
+SUPPORTED_PYTHON = ">=3.11,<3.14"
 
 _PROBE = """
 import json, sys
@@ -46,10 +47,9 @@ def examine(registry: Registry, name: str | None = None) -> list[Finding]:
 
 
 def _python() -> Finding:
-    version = sys.version_info[:2]
-    text = f"Python {running_versions()['python']} ({sys.implementation.name})"
-    lowest, highest = SUPPORTED_PYTHON
-    if sys.implementation.name == "cpython" and lowest <= version <= highest:
+    version = running_versions()["python"]
+    text = f"Python {version} ({sys.implementation.name})"
+    if sys.implementation.name == "cpython" and in_range(version, SUPPORTED_PYTHON):
         return Finding("info", text)
     return Finding("error", f"{text} is not supported", "use CPython 3.11, 3.12 or 3.13")
 

@@ -16,7 +16,7 @@ if not hasattr(harness, "compiled"):
     _SPEC.loader.exec_module(harness)
 compiled, leaf, Events = harness.compiled, harness.leaf, harness.Events
 
-from core.backends.compile_graph import BackendReported  # noqa: E402
+from core.backends.artifact import BackendReported  # noqa: E402
 from core.backends.registry import resolve_backend  # noqa: E402
 from core.errors import (  # noqa: E402
     BackendFailed,

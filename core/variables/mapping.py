@@ -95,7 +95,8 @@ class DictVariable(ContainerVariable):
         self._open = source is not None  # the keys are not guarded
         self._table: dict[Hashable, tuple[VT, VT]] = {}
         self._real_keys: dict[Hashable, Any] = {}
-        self._stored: dict[Hashable, None] = {}
+        self._stored_keys: dict[Any, Any] = {}
+        self._stored: dict[Hashable, VT] = {}
         self._deleted: dict[Hashable, VT] = {}
         self._rebuilt = False
         self._factory_changed = False
@@ -140,8 +141,11 @@ class DictVariable(ContainerVariable):
             return self._table[token]
         if not is_plain(token) or token not in self._original:
             return None
-        tracker, token = self._real_key(tx, token)
-        self._table[token] = (tracker, self._lazy(tx, token, self._original[token]))
+        if not self._stored_keys:
+            self._stored_keys = {key: key for key in self._original}
+        key = self._stored_keys[token]  # the dict's own key: True where 1 was asked for
+        tracker, token = self._real_key(tx, key)
+        self._table[token] = (tracker, self._lazy(tx, key, self._original[key]))
         return self._table[token]
 
     def reveal(self, tx: Tracer) -> None:
@@ -194,7 +198,7 @@ class DictVariable(ContainerVariable):
         tx.side_effects.mutated(self)
         old = table.get(token)
         table[token] = (old[0] if old is not None else key, value)
-        self._stored[token] = None
+        self._stored.setdefault(token, key)
         if old is None:
             self.version += 1
 
@@ -206,7 +210,12 @@ class DictVariable(ContainerVariable):
         token = key.realize(tx).hash_key(tx)
         tx.side_effects.mutated(self)
         entry = self.table(tx).pop(token)
-        self._stored.pop(token, None)
+        if self._stored.pop(token, None) is not None:
+            # stored without a look at what was there; to leave nothing behind, the replay must know
+            if token in self._real_keys:
+                self._guard_found(tx, token)
+            else:
+                self._guard_missing(tx, token)
         if token in self._real_keys:
             self._deleted[token] = entry[0]
         self.version += 1
@@ -535,10 +544,10 @@ class DictVariable(ContainerVariable):
             emit.load(self)
             emit.load(key)
             emit.delete_subscr()
-        for token, (key, value) in self._table.items():
-            if token in self._stored:
-                emit.load(self)
-                self._emit_store(emit, key, value)
+        # in the order of the stores: whether a key was there before, and as 1 or as True, is not known
+        for token, key in self._stored.items():
+            emit.load(self)
+            self._emit_store(emit, key, self._table[token][1])
 
 
 COUNTER_METHODS = frozenset({"__init__", "__missing__", "__delitem__", "update", "subtract", "total", "copy"})

@@ -156,13 +156,13 @@ class SetVariable(ContainerVariable):
         return (dict.fromkeys(tokens) if other.python_type() is dict else tokens), trackers
 
     def _made(self, tx: Tracer, tokens: Any, tables: list[dict[Hashable, VT]]) -> VT:
-        merged: dict[Hashable, VT] = {}
-        for table in reversed(tables):
-            merged.update(table)
+        # which of two equal elements is kept (1 or True) shows in the identity of the token
+        exact = {id(token): item for table in reversed(tables) for token, item in table.items()}
+        equal = {token: item for table in reversed(tables) for token, item in table.items()}
         made = tx.new_set([], self.cls)
         assert isinstance(made, SetVariable)
         made._tokens = tokens
-        made._trackers = {token: merged[token] for token in tokens}
+        made._trackers = {token: exact.get(id(token)) or equal[token] for token in tokens}
         if self._order is not None:  # the walk of the result follows from the walk of a set that nothing guards
             made._order, made.version = self._order, 1
         return made
@@ -404,9 +404,12 @@ class SetVariable(ContainerVariable):
 
     def write_back(self, emit: Emitter) -> None:
         original = self._original or {}
+        # by tracker, not by equality: 1.0 that left and 1 that came are two elements
+        gone = [item for token, item in original.items() if self._trackers.get(token) is not item]
+        new = [item for token in self._tokens if (item := self._trackers[token]) is not original.get(token)]
         emit.load(self)
-        self._emit_each(emit, "discard", [item for token, item in original.items() if token not in self._tokens])
-        self._emit_each(emit, "add", [self._trackers[token] for token in self._tokens if token not in original])
+        self._emit_each(emit, "discard", gone)
+        self._emit_each(emit, "add", new)
         emit.pop_top()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import copy
 import importlib.util
 import itertools
 import math
@@ -389,37 +390,56 @@ class Evaluator:
         return self.tx.constant("".join(parts))
 
 
-def run_traced(source, inputs=None, names=None, copies=None):
-    """(outcome, values of the variables, the world) of a program over trackers; `inputs` are real objects, copies of
-    which (`copies`) are changed by the replay."""
-    tx = World(Evaluator.of_function)
-    roots = copies if copies is not None else inputs or {}
-    scope = {name: tx.wrap(value, LocalSource(name, i)) for i, (name, value) in enumerate((inputs or {}).items())}
-    evaluator = Evaluator(tx, scope, {**GLOBALS, **(names or {})})
-    outcome = None
-    try:
-        evaluator.block(ast.parse(source).body)
-    except ObservedException as raised:
-        outcome = raised.value
-    machine = Machine(roots)
-    if outcome is not None:
-        outcome = (outcome.python_type(), tuple(machine.value(arg) for arg in outcome.args))
-    preloaded = {}
-    for name, tracker in evaluator.scope.items():
-        if not isinstance(tracker, FunctionTracker):
-            try:
-                preloaded[name] = machine.value(tracker)
-            except Unsupported:
-                # an iterator in the middle of its work may be a graph break
-                if tracker.kind not in ("iterator", "dict"):
-                    raise
-                preloaded[name] = UNAVAILABLE
-                machine.stack.clear()
-    for tracker in list(tx.side_effects.log.values()):
-        if tracker.source is not None:
+class Traced:
+    """A program traced with inputs; `replay` does for other inputs what the generated code would do."""
+
+    def __init__(self, source, inputs=None, names=None):
+        self.tx = World(Evaluator.of_function)
+        scope = {
+            name: self.tx.wrap(value, LocalSource(name, place))
+            for place, (name, value) in enumerate((inputs or {}).items())
+        }
+        self.scope = Evaluator(self.tx, scope, {**GLOBALS, **(names or {})})
+        self.raised = None
+        try:
+            self.scope.block(ast.parse(source).body)
+        except ObservedException as raised:
+            self.raised = raised.value
+
+    def replay(self, roots):
+        """(outcome, values of the variables); the inputs `roots` are changed."""
+        machine = Machine(roots)
+        outcome = None
+        if self.raised is not None:
+            outcome = (self.raised.python_type(), tuple(machine.value(arg) for arg in self.raised.args))
+        values = {
+            name: self._value(machine, tracker)
+            for name, tracker in self.scope.scope.items()
+            if not isinstance(tracker, FunctionTracker)
+        }
+        changed = [tracker for tracker in self.tx.side_effects.log.values() if tracker.source is not None]
+        # a rehearsal finds what is read from outside; all of it is read before anything changes
+        rehearsal = Machine(copy.deepcopy(roots), rehearsing=True)
+        rehearsal.made = dict(machine.made)
+        for tracker in changed:
+            tracker.write_back(rehearsal)
+        for tracker in rehearsal.outside:
+            machine.made[id(tracker)] = machine.value(tracker)
+        for tracker in changed:
             tracker.write_back(machine)
             assert machine.stack == []
-    return outcome, preloaded, tx
+        return outcome, values
+
+    @staticmethod
+    def _value(machine, tracker):
+        try:
+            return machine.value(tracker)
+        except Unsupported:
+            # an iterator in the middle of its work may be a graph break
+            if tracker.kind not in ("iterator", "dict"):
+                raise
+            machine.stack.clear()
+            return UNAVAILABLE
 
 
 def run_real(source, inputs=None, names=None):
@@ -469,11 +489,10 @@ def shape(value, seen=()):
 
 def agree(source, inputs=None, names=None, messages=True):
     """Assert that a program does the same for real and traced; gives the world."""
-    import copy
-
     real_inputs, copies = copy.deepcopy(inputs or {}), copy.deepcopy(inputs or {})
     real_outcome, real = run_real(source, real_inputs, names)
-    outcome, traced, tx = run_traced(source, inputs, names, copies)
+    program = Traced(source, inputs, names)
+    outcome, traced = program.replay(copies)
     if real_outcome is not None and not messages:
         real_outcome, outcome = real_outcome[0], outcome and outcome[0]
     assert outcome == real_outcome, f"{source}\nreal:   {real_outcome}\ntraced: {outcome}"
@@ -488,4 +507,4 @@ def agree(source, inputs=None, names=None, messages=True):
         assert shape(copies[name]) == shape(real_inputs[name]), (
             f"{source}\ninput {name}\nreal:   {shape(real_inputs[name])}\ntraced: {shape(copies[name])}"
         )
-    return tx
+    return program.tx

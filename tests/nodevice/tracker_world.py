@@ -7,6 +7,7 @@ import itertools
 import types
 
 from core.errors import Unsupported
+from core.guards.checks import Is, SameAs
 from core.guards.source import ConstSource, LocalSource
 from core.variables import constant, deque, mapping, operators, sequence
 from core.variables import iterator as iterators
@@ -139,8 +140,13 @@ class World:
             return value
         if is_literal(value):
             return constant.from_value(self, value, source)
-        if id(value) in self.known:
-            return self.known[id(value)]
+        known = self.known.get(id(value))
+        if known is not None:
+            if known.source is None:
+                self.guard(source, Is(value))
+            elif source is not None and source != known.source:
+                self.guard(source, SameAs(known.source))
+            return known
         tracker = self._build(value, None if kw.get("constant") else source)
         self.known[id(value)] = tracker
         self.keep.append(value)
@@ -239,11 +245,13 @@ class World:
 class Machine:
     """The emitter: each method acts at once on a stack of real objects."""
 
-    def __init__(self, roots=None):
+    def __init__(self, roots=None, rehearsing=False):
+        self.rehearsing = rehearsing
         self.stack = []
         self.made = {}
         self.keep = []
         self.roots = roots or {}
+        self.outside = []
 
     def value(self, tracker):
         self.load(tracker)
@@ -253,27 +261,25 @@ class Machine:
         self.stack.append(value)
 
     def load(self, tracker):
-        if isinstance(tracker, LazyVariable):
-            if tracker.realized is None:
-                if tracker.source is None:
-                    self.push(tracker.value)
-                else:
-                    self.load_source(tracker.source)
-                return
+        if isinstance(tracker, LazyVariable) and tracker.realized is not None:
             tracker = tracker.realized
         if id(tracker) in self.made:
             self.push(self.made[id(tracker)])
-            return
-        if tracker.kind == "constant":
+        elif tracker.kind == "constant" or (tracker.kind == "lazy" and tracker.source is None):
             self.push(tracker.value)
-            return
-        if tracker.source is not None:
-            self.load_source(tracker.source)
-            return
-        depth = len(self.stack)
-        tracker.reconstruct(self)
-        assert len(self.stack) == depth + 1, tracker
-        self.remember(tracker)
+        elif tracker.source is not None:
+            self.outside.append(tracker)
+            if self.rehearsing and tracker.kind == "lazy":
+                self.push(tracker.value)
+            else:
+                self.load_source(tracker.source)
+                if self.rehearsing:
+                    self.remember(tracker)
+        else:
+            depth = len(self.stack)
+            tracker.reconstruct(self)
+            assert len(self.stack) == depth + 1, tracker
+            self.remember(tracker)
 
     def remember(self, tracker):
         self.keep.append(tracker)

@@ -380,3 +380,7 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+OpOverload = torch._ops.OpOverload
+"""The class of torch.ops.<namespace>.<operator>.<overload>."""

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from .alias import Alias, Memory, Store
+from .alias import Alias, Store
 from .clone_mutate import clone_mutate
 from .emitter import NodeEmitter, tensor_nodes
 from .geometry import has_storage, is_contiguous, overlaps, same_geometry, storage_key
 from .inverse import Refused
+from .memory import Memory
 from .mutation import UNDECLARED
 from .recorder import AtenRecord, Call
 from .symbol_nodes import SymbolNodes

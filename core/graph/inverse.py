@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.fx as fx
 
 from ..errors import RecorderRefused
+from .alias import Alias
+from .emitter import NodeEmitter
 from .geometry import extent, hint, is_contiguous, overlaps
+from .node_memory import owns_memory
 from .symbols import expression
-
-if TYPE_CHECKING:
-    from .alias import Alias, Memory
 
 aten = torch.ops.aten
 _SAME_ELEMENTS = frozenset(
@@ -21,6 +21,18 @@ _SAME_ELEMENTS = frozenset(
 )
 _IDENTITY = frozenset("aten::detach aten::alias aten::lift_fresh".split())
 _PART_OF_A_LIST = frozenset("aten::split aten::split_with_sizes aten::unbind aten::chunk aten::tensor_split".split())
+
+
+class Memory(Protocol):
+    """What inverse views need of the memory model."""
+
+    emitter: NodeEmitter
+
+    def number(self, value: Any) -> Any:
+        """The node or plain number for a symbolic number."""
+
+    def restride(self, node: fx.Node, want: Any) -> fx.Node:
+        """A node with the value of `node` and the strides of the fake `want`."""
 
 
 class Refused(RecorderRefused):
@@ -82,7 +94,7 @@ def _plain(memory: Memory, node: fx.Node) -> fx.Node:
 
 def reshape(memory: Memory, node: fx.Node, like: Any) -> fx.Node:
     """The elements of `node` in order, in the shape of `like`."""
-    sizes = [memory._number(size) for size in like.shape]
+    sizes = [memory.number(size) for size in like.shape]
     return memory.emitter.emit(aten.view.default, (_plain(memory, node), sizes))
 
 
@@ -100,7 +112,7 @@ def _piece(memory: Memory, alias: Alias, base: fx.Node, new: fx.Node) -> fx.Node
     start = sum(sizes[: alias.item]) if isinstance(sizes, (list, tuple)) else sizes * alias.item
     end = start + alias.val.shape[dim]
     return memory.emitter.emit(
-        aten.slice_scatter.default, (base, new, dim, memory._number(start), memory._number(end), 1)
+        aten.slice_scatter.default, (base, new, dim, memory.number(start), memory.number(end), 1)
     )
 
 
@@ -115,14 +127,12 @@ def _scatter_into_root_geometry(memory: Memory, alias: Alias, base: fx.Node, new
     offset = alias.val.storage_offset() - origin
     check_reach(alias.val, offset, like)
     size, stride = _geometry(memory, alias.val)
-    written = memory.emitter.emit(aten.as_strided_scatter.default, (base, new, size, stride, memory._number(offset)))
+    written = memory.emitter.emit(aten.as_strided_scatter.default, (base, new, size, stride, memory.number(offset)))
     return written
 
 
 def at_origin(memory: Memory, node: fx.Node) -> fx.Node:
     """`node` in memory of its own: strided views count from the beginning of the memory, wherever their base begins."""
-    from .alias import owns_memory
-
     return node if owns_memory(node) else memory.emitter.emit(aten.clone.default, (node,))
 
 
@@ -135,11 +145,11 @@ def as_strided_in(memory: Memory, root: Alias, node: fx.Node, alias: Alias) -> f
         node = memory.restride(at_origin(memory, node), root.val)
         offset = offset - root.store.offset
         check_reach(alias.val, offset, root.val)
-    return memory.emitter.emit(aten.as_strided.default, (node, size, stride, memory._number(offset)))
+    return memory.emitter.emit(aten.as_strided.default, (node, size, stride, memory.number(offset)))
 
 
 def _geometry(memory: Memory, val: Any) -> tuple[list[Any], list[Any]]:
-    return [memory._number(size) for size in val.shape], [memory._number(stride) for stride in val.stride()]
+    return [memory.number(size) for size in val.shape], [memory.number(stride) for stride in val.stride()]
 
 
 def check_reach(view: Any, offset: Any, root: Any) -> None:

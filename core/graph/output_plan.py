@@ -9,10 +9,11 @@ from typing import Any
 import torch
 import torch.fx as fx
 
-from .alias import Alias, memory_of, owns_memory
+from .alias import Alias
 from .functionalize import SYMBOLIC, Functionalizer
 from .geometry import overlaps
 from .inverse import Refused
+from .node_memory import memory_of, owns_memory
 from .outputs import (
     BASE,
     Epilogue,

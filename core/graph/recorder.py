@@ -181,7 +181,7 @@ def _recorder_type() -> type:
 
         def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
-            if not isinstance(op, torch._ops.OpOverload):
+            if not isinstance(op, torch_compat.OpOverload):
                 self.record.refuse(f"the higher-order operator {op} is not recorded", self.line)
                 return op(*args, **kwargs)
             if op.namespace == "prim":

@@ -153,7 +153,7 @@ def _repeatable(fn: Any) -> bool:
     """Only torch's own functions are called a second time: they have no effect besides their operands."""
     module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__objclass__", None), "__module__", "") or ""
     return module.split(".")[0] in ("torch", "_operator", "operator", "builtins", "math") or isinstance(
-        fn, torch._ops.OpOverload
+        fn, torch_compat.OpOverload
     )
 
 

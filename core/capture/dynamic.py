@@ -52,17 +52,21 @@ class CapturePolicy:
         self.objects: dict[str, int] = {}
 
     def dynamic_dims(self, tensor: torch.Tensor, source: Any) -> dict[int, Any]:
-        """Dimensions of an input that get symbols."""
+        """Dimensions of an input that get symbols. A size of 0 never does: the symbols are positive."""
         name = source.name()
         self.sizes[name] = tuple(tensor.shape)
         if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
             return {}
         if self.dynamic:
-            return dict.fromkeys(range(tensor.ndim), True)
+            return {dim: True for dim, size in enumerate(tensor.shape) if size}
         known = self.history.sizes.get(name)
         if known is None or len(known) != tensor.ndim:
             return {}
-        return {dim: True for dim, size in enumerate(known) if size is None or size != tensor.shape[dim]}
+        return {
+            dim: True
+            for dim, (before, size) in enumerate(zip(known, tensor.shape))
+            if size and (before is None or before != size)
+        }
 
     def symbolic_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable | None:
         """The tracker of a symbolic number, None when its value is part of the entry."""

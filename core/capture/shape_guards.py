@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import sympy
+
 from ..graph.captured import CapturedGraph
 from ..guards.checks import Binding, ShapeHolds
 from ..guards.guard import Guard
@@ -18,11 +20,19 @@ def shape_guards(graph: CapturedGraph) -> Iterator[Guard]:
         kind = place.kind if place.kind != "value" else "float" if _is_float(item.fake) else "int"
         if item.source is not None:
             bindings[str(symbol)] = Binding(item.source, kind, place.dim)
+            if kind == "size":
+                yield _not_empty(str(symbol), bindings[str(symbol)])
     for guard in facts.guards:
         names = {str(symbol) for symbol in guard.expr.free_symbols}
         needed = tuple((name, bindings[name]) for name in sorted(names & bindings.keys()))
         if len(needed) == len(names):
             yield Guard(None, ShapeHolds(guard.expr, needed), None, guard.reason)
+
+
+def _not_empty(name: str, size: Binding) -> Guard:
+    """The symbol of a size is a positive number to sympy, which decides by that without asking: 0 is another case."""
+    expr = sympy.Ge(sympy.Symbol(name, integer=True), 1)
+    return Guard(None, ShapeHolds(expr, ((name, size),)), None, "a symbolic size is not 0")
 
 
 def _is_float(fake: object) -> bool:

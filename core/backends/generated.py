@@ -21,6 +21,7 @@ def compile_source(lines: Iterable[str], namespace: dict[str, Any], name: str) -
     The namespace is the function's globals: what it refers to lives exactly as long as the function.
     """
     source = "\n".join(lines) + "\n"
+    namespace.setdefault("__name__", __name__)  # capture leaves frames of core alone, and knows them by module
     filename = f"<core generated {next(_numbers)}>"
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102 - the purpose of this module
     function: Callable[..., Any] = namespace.pop(name)

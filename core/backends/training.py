@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .. import torch_compat
+from .. import _C, torch_compat
 from ..graph.functional import JointGraph
 from ..graph.partition import Partition
 from .double_backward import EagerBackward
@@ -151,7 +151,7 @@ def _backward(
     code.namespace.update(
         grad_enabled=torch.is_grad_enabled,
         transform_level=torch_compat.functorch_level_function(),
-        replay=replay,
+        replay=_uncaptured(replay),
         Tensor=torch.Tensor,
         strided=torch.strided,
     )
@@ -171,8 +171,13 @@ def _backward(
     results = ["None" if at is None else f"r{at}" for at in graph.parts.gradients]
     code.line(f"return {tuple_text(results)}")
     function = code.finish()
-    code.namespace["run"] = _compiled_at_first_use(code.namespace, compile_backward)
+    code.namespace["run"] = _uncaptured(_compiled_at_first_use(code.namespace, compile_backward))
     return function
+
+
+def _uncaptured(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call` with frame capture off while it runs: the engine enters a backward from whatever frame runs it."""
+    return _C.BoundGraph(call, ())
 
 
 def _normalise(code: Code, graph: TrainingGraph, slot: int, gradients: Sequence[str]) -> None:
@@ -210,8 +215,8 @@ def _compiled_at_first_use(
 
     def compile_and_run(*arguments: Any) -> Any:
         run = compile_backward()
-        namespace["run"] = run
-        run.followers.append(lambda final: namespace.__setitem__("run", final))  # type: ignore[attr-defined]
+        namespace["run"] = _uncaptured(run)
+        run.followers.append(lambda final: namespace.__setitem__("run", _uncaptured(final)))  # type: ignore[attr-defined]
         return run(*arguments)
 
     return compile_and_run

@@ -15,9 +15,9 @@ import torch
 import torch.fx as fx
 
 from .. import torch_compat
-from .alias import owns_memory
 from .finish import close_graph
 from .functionalize import SYMBOLIC, Functionalizer
+from .memory import owns_memory
 from .recorder import AtenRecord, new_recorder
 from .tree import map_tree
 

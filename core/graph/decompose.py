@@ -17,7 +17,7 @@ import torch.fx as fx
 from .. import torch_compat
 from .finish import close_graph
 from .functionalize import SYMBOLIC, Functionalizer
-from .memory import owns_memory
+from .node_memory import owns_memory
 from .recorder import AtenRecord, new_recorder
 from .tree import map_tree
 

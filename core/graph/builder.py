@@ -128,7 +128,8 @@ class GraphBuilder:
     ) -> GraphValue:
         """A placeholder for a real tensor; the same tensor gives the same value (the caller guards the identity).
 
-        dynamic_dims: dimension -> True, DimPolicy or (low, high). lifted: the graph's caller passes `example` itself.
+        dynamic_dims: dimension -> True, DimPolicy or (low, high); a size of 0 stays a number. lifted: the graph's caller
+        passes `example` itself.
         """
         known = self._by_real.get(id(example))
         if known is not None:
@@ -136,7 +137,8 @@ class GraphBuilder:
         self._check_input(example)
         index = len(self._inputs)
         policies = {dim: as_policy(policy) for dim, policy in (dynamic_dims or {}).items()}
-        policies = {dim: policy for dim, policy in policies.items() if policy is not None}
+        # a size of 0 stays a number: sympy takes the symbol of a size as positive and decides by that without a guard
+        policies = {dim: policy for dim, policy in policies.items() if policy is not None and example.shape[dim]}
         fake = self._fake_of(example, index, policies)
         value = self._add_placeholder(fake, source)
         self._inputs.append(

@@ -13,9 +13,7 @@ from .emitter import NodeEmitter
 from .geometry import hint, is_contiguous, overlaps, same_geometry
 from .inverse import Refused, as_strided_in, inverse
 
-STRIDE_SENSITIVE = frozenset(
-    ("aten::view", "aten::view.dtype", "aten::view_as_complex", "aten::view_as_real", "aten::_reshape_alias")
-)
+STRIDE_SENSITIVE = frozenset(("aten::view", "aten::view_as_complex", "aten::view_as_real", "aten::_reshape_alias"))
 
 
 class Memory:

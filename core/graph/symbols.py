@@ -1,7 +1,7 @@
 """Symbolic sizes: which dimensions get a symbol, where each symbol's value is found, which guards the run needed.
 
-A dimension marked dynamic gets a backed symbol whatever its size: 0 and 1 are sizes like others, and two equal sizes
-get two symbols. Equalities appear only as guards that the run itself asked for.
+A dimension marked dynamic gets a backed symbol unless its size is 0; 1 is a size like others, and two equal sizes get
+two symbols. Equalities, and whether a size is 1, appear only as guards that the run itself asked for.
 """
 
 from __future__ import annotations

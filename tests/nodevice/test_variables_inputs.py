@@ -427,7 +427,7 @@ PROGRAM_COUNT = int(os.environ.get("CORE_FUZZ_PROGRAMS", "300"))
 
 
 def test_random_programs_do_the_same_for_every_input_that_the_guards_accept():
-    rng = random.Random(20)
+    rng = random.Random(int(os.environ.get("CORE_FUZZ_SEED", "20")))
     accepted = refused = unsupported = 0
     for _ in range(PROGRAM_COUNT):
         source, inputs = make_program(rng), make_inputs(rng)

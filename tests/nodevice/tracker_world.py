@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import copy
 import itertools
 import types
 
 from core.errors import Unsupported
 from core.guards.checks import Is, SameAs
-from core.guards.source import ConstSource, LocalSource
+from core.guards.source import ConstSource, FrameValues, LocalSource
 from core.variables import constant, deque, mapping, operators, sequence
 from core.variables import iterator as iterators
 from core.variables import range as ranges
@@ -252,6 +253,7 @@ class Machine:
         self.keep = []
         self.roots = roots or {}
         self.outside = []
+        self.untouched = copy.deepcopy(self.roots) if rehearsing else {}
 
     def value(self, tracker):
         self.load(tracker)
@@ -290,6 +292,9 @@ class Machine:
             self.push(self.roots[source.local])
         elif isinstance(source, ConstSource):
             self.push(source.value)
+        elif self.rehearsing:
+            # what is read must be there, whatever the rehearsal has changed by now
+            self.push(source.resolve(FrameValues(list(self.untouched.values()), {}, {})))
         else:
             self.load_source(source.base)
             self.push(source.read(None, self.stack.pop()))

@@ -325,7 +325,8 @@ class Functionalizer:
                 if not same_geometry(self.memory.read(alias).meta["val"], alias.val):
                     raise Refused(f"{call.op} fills a tensor whose strides changed")
         twin = functional_twin(call.op)
-        if twin is None:
+        permuted = is_random(call) and not all(is_contiguous(self.alias_of(fake).val) for fake in targets)
+        if twin is None or permuted:  # a random twin's result is contiguous: it would draw in another order
             self._run_clones(call, targets)
             return
         recorded = twin_call(call.op, twin, call.args, call.kwargs)
@@ -464,11 +465,15 @@ def is_random(call: Call) -> bool:
 
 
 def drop_unused(graph: fx.Graph) -> None:
-    """Erase nodes that nobody uses. Random nodes stay, as they move the generator; so do nodes without results."""
+    """Erase nodes that nobody uses. Random nodes stay, as they move the generator; so do nodes without results and
+    operators of other libraries, of whose effects nothing is known.
+    """
     for node in reversed(list(graph.nodes)):
         if node.op not in ("call_function", "get_attr") or node.users or node.meta.get("random"):
             continue
         schema = getattr(node.target, "_schema", None)
-        if schema is not None and not schema.returns:
+        if schema is not None and (not schema.returns or node.target.namespace not in ("aten", "prims")):
+            continue
+        if node.target is clone_mutate:
             continue
         graph.erase_node(node)

@@ -71,7 +71,8 @@ class CodeEmitter:
             return
         start = len(self.out)
         tracker.reconstruct(self)
-        if id(tracker) not in self.temporaries and len(self.out) - start > 1:
+        is_one_object = tracker.mutable or len(self.out) - start > 1  # even [] must not be made twice
+        if is_one_object and id(tracker) not in self.temporaries:
             self.remember(tracker)
 
     def _load_unseen(self, tracker: LazyVariable) -> None:

@@ -1,4 +1,4 @@
-/* The inside of guard evaluation, shared by guards.c, guard_compile.c, guard_ops.c, guard_values.c and guard_arm.c.
+/* The inside of guard evaluation, shared by guards.c and the guard_*.c files.
  *
  * A program is a flat array of fixed-size instructions over registers. The instructions before `head` run no user
  * code, so their registers hold borrowed references; from `head` on every register owns what it holds.
@@ -67,7 +67,6 @@ typedef struct RegisterList {
 } RegisterList;
 
 typedef struct Armed Armed;
-typedef struct DeathNote DeathNote;
 
 typedef struct GuardProgram {
     PyObject_HEAD
@@ -112,7 +111,7 @@ PyObject *core_slot_value(PyObject *value, PyObject *name, Py_ssize_t *offset); 
 ShapeCode *core_shape_compile(PyObject *tokens, uint32_t registers);
 int core_shape_eval(const ShapeCode *code, PyObject *const *regs);
 
-/* guard_arm.c. core_armed_check: 1 the head holds, 0 it does not (*failed is set), -1 not proven: evaluate in full. */
+/* guard_arm.c and guard_learn.c. core_armed_check: 1 the head holds, 0 it does not (*failed is set), -1 not proven: evaluate in full. */
 int core_armed_check(GuardProgram *program, const FrameView *view, Py_ssize_t *failed);
 void core_armed_learn(GuardProgram *program, const FrameView *view);  /* after a full hit; regs are in scratch */
 void core_armed_free(GuardProgram *program);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,22 @@ class ClassVariable(VariableTracker):
             none = tx.constant(None)
             return tx.call_function(tx.wrap(getter, None, constant=True), [tx.wrap(raw, source), none, self])
         return tx.wrap(getattr(self.cls, name), source)
+
+    # -- enums are containers of their members ---------------------------------------------------------------------
+
+    def _members(self, tx: Tracer) -> VT:
+        if not isinstance(self.cls, enum.EnumMeta):
+            tx.raise_exception(TypeError, f"'{type(self.cls).__name__}' object is not iterable")
+        return tx.new_tuple([tx.wrap(member, None, constant=True) for member in self.cls])
+
+    def iterate(self, tx: Tracer) -> VT:
+        return self._members(tx).iterate(tx)
+
+    def length(self, tx: Tracer) -> VT:
+        return self._members(tx).length(tx)
+
+    def contains(self, tx: Tracer, item: VT) -> bool:
+        return self._members(tx).contains(tx, item)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         if type(self.cls).__setattr__ is not type.__setattr__:

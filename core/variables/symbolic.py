@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,6 +44,9 @@ class SymbolicVariable(VariableTracker):
     def specialize(self, tx: Tracer) -> VT:
         """The value of this call as a constant; ShapeEnv guards on it."""
         return tx.constant(tx.builder.specialize(self.value))
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        return self.specialize(tx).hash_key(tx)
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in ("real", "numerator") and self.python_type() is int:

@@ -128,8 +128,8 @@ class GraphBuilder:
     ) -> GraphValue:
         """A placeholder for a real tensor; the same tensor gives the same value (the caller guards the identity).
 
-        dynamic_dims: dimension -> True, DimPolicy or (low, high); a size of 0 stays a number. lifted: the graph's caller
-        passes `example` itself.
+        dynamic_dims: dimension -> True, DimPolicy or (low, high); a size of 0 stays a number. lifted: the caller of the
+        graph passes `example` itself.
         """
         known = self._by_real.get(id(example))
         if known is not None:

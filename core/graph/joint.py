@@ -31,6 +31,7 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
     record = usable_record(captured)
     if record.no_backward is not None:
         raise RecorderRefused(record.no_backward, instead="the graph is traced by AOTAutograd")
+    _refuse_related_inputs(record)
     functionalizer = Functionalizer(record)
     for call in record.calls:
         functionalizer.process(call)
@@ -59,6 +60,20 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
         forward_outputs=len(plan.slots),
         gradients=tuple(positions.get(at) for at in range(len(captured.inputs))),
     )
+
+
+def _refuse_related_inputs(record: AtenRecord) -> None:
+    """Of two inputs one may be a differentiable view of the other: its gradient would be counted twice."""
+    by_storage: dict[int, list[Any]] = {}
+    for facts in record.facts:
+        if facts is not None and facts.requires_grad:
+            by_storage.setdefault(facts.storage._cdata, []).append(facts)
+    for sharers in by_storage.values():
+        if len(sharers) > 1 and any(not facts.is_leaf and facts.fake._is_view() for facts in sharers):
+            raise RecorderRefused(
+                "an input is a differentiable view of the memory of another",
+                instead="the graph is traced by AOTAutograd",
+            )
 
 
 def _tangent(record: AtenRecord, fake: Any) -> Any:

@@ -157,9 +157,8 @@ def _check_input(record: AtenRecord, index: int, facts: InputFacts) -> None:
         record.refuse(f"the shape or strides of input {index} were changed in place")
     elif fake.is_leaf and fake.grad is not facts.grad:
         record.refuse(f"the .grad of input {index} was changed")
-    elif fake.requires_grad != facts.requires_grad and (fake.is_leaf or not facts.is_leaf):
-        if fake.is_leaf:
-            record.refuse(f"requires_grad of input {index} was changed")
+    elif fake.is_leaf and fake.requires_grad != facts.requires_grad:
+        record.refuse(f"requires_grad of input {index} was changed")
 
 
 @functools.cache

@@ -268,3 +268,21 @@ def test_autograd_grad_through_outside_history_is_unsupported():
 
     with pytest.raises(Unsupported, match="history lies outside"):
         replay.capture(program, [x])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_input_that_is_a_differentiable_view_of_another_is_refused(first):
+    base = leaf(3, 4)
+    inputs = [base, base[0]]
+    captured = replay.capture(lambda x, y: (x.sum() + y.sum(),), inputs[first:] + inputs[:first])
+    with pytest.raises(RecorderRefused, match="view of the memory of another"):
+        joint_graph(captured)
+
+
+def test_gradient_present_before_capture_is_no_obstacle():
+    weight = leaf(3)
+    (weight * 2).sum().backward()
+    graph = joint_graph(replay.capture(lambda w: (w * 3,), [weight]))
+    (found,) = replay.run_joint(graph, [weight])
+    found.sum().backward()
+    assert torch.equal(weight.grad, torch.full((3,), 5.0))

@@ -284,6 +284,8 @@ def unknown_active_mode() -> str | None:
         return "a TorchFunctionMode"
     if torch._C._functorch.maybe_current_level() is not None:
         return "a functorch transform"
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        return "a saved-tensor hook"  # a checkpointed region is one: its recomputation must save what its forward did
     return None
 
 

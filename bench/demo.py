@@ -63,12 +63,12 @@ def problems(result: dict[str, Any]) -> list[str]:
     return found
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", action="store_true", help="also measure torch.compile")
     parser.add_argument("--only", default=",".join(SUBJECTS))
     parser.add_argument("--rounds", type=int, default=21)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     implementations = ["core", "torch.compile"] if options.peer else ["core"]
     failed = False
     print(HEADER)

@@ -2,8 +2,8 @@
 
     python -m bench.measure_subject SUBJECT IMPLEMENTATION [--calls N]
 
-IMPLEMENTATION is `core`, `core:BACKEND` or `torch.compile`. Compile time is from `compile()` to the end of the first call,
-less one later call; what the process imported before (torch, transformers) is not in it.
+IMPLEMENTATION is `core`, `core:BACKEND` or `torch.compile`. Compile time is from `compile()` to the end of the first
+call, less one later call; what the process imported before (torch, transformers) is not in it.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def _class(tx: Any, value: type, source: Any) -> VT:
 
 
 def _opaque(tx: Any, value: Any, source: Any) -> VT:
-    tx.guard(source, Is(value))
+    tx.guard(source, TypeIs(type(value)))  # the traced code only passes it on
     name = type(value).__name__
     return OpaqueVariable(value, f"an object of class {name} is not traced", "use it outside the function", source)
 
@@ -286,7 +286,7 @@ def _symbolic(tx: Any, value: Any, source: Any) -> VT:
 
 
 def _generator(tx: Any, value: Any, source: Any) -> VT:
-    tx.guard(source, Is(value))
+    tx.guard(source, TypeIs(type(value)))
     return OpaqueVariable(
         value, "iterating a generator made outside is not traced", "pass a list, or make the generator inside", source
     )
@@ -301,6 +301,7 @@ BY_TYPE: dict[type, Any] = {
     dict: mapping.from_value,
     collections.OrderedDict: mapping.from_value,
     collections.defaultdict: mapping.from_value,
+    collections.Counter: mapping.from_value,
     types.MappingProxyType: mapping.from_value,
     set: sets.from_value,
     frozenset: sets.from_value,

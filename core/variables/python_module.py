@@ -68,6 +68,7 @@ class OpaqueVariable(VariableTracker):
     """An object that tracing does not look into. Calling it breaks the graph: `reason` and `remedy` say why."""
 
     kind = "opaque"
+    mutable = True
 
     def __init__(self, value: Any, reason: str, remedy: str = "", source: Any = None) -> None:
         super().__init__(source)

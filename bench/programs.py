@@ -1,0 +1,124 @@
+"""Small programs of the overhead and kernel suites, each with its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+
+@dataclass
+class Program:
+    """A callable and its arguments; `training` programs are called with gradients and run backward."""
+
+    name: str
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    training: bool = False
+
+    def call(self, fn: Callable[..., Any]) -> list[torch.Tensor]:
+        """Run once; the tensors to compare."""
+        if not self.training:
+            with torch.no_grad():
+                out = fn(*self.args)
+            return list(out) if isinstance(out, (tuple, list)) else [out]
+        leaves = [arg for arg in self.args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+        parameters = list(self.fn.parameters()) if isinstance(self.fn, torch.nn.Module) else []
+        out = fn(*self.args)
+        gradients = torch.autograd.grad(out.sum(), [*leaves, *parameters])
+        return [out.detach(), *gradients]
+
+
+class ManyParameters(torch.nn.Module):
+    """A hundred small linear layers: 200 parameters to guard."""
+
+    def __init__(self, layers: int = 100) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(layers)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def overhead() -> list[Program]:
+    """Programs whose work is next to nothing."""
+    torch.manual_seed(0)
+    config = {f"key{i}": float(i) for i in range(100)}
+
+    def add_one(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    def add_ten(*xs: torch.Tensor) -> torch.Tensor:
+        total = xs[0]
+        for x in xs[1:]:
+            total = total + x
+        return total
+
+    def read_config(x: torch.Tensor) -> torch.Tensor:
+        return x * sum(config[key] for key in config)
+
+    def one_break(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        if flag:
+            x = x * 2
+        return x + 3
+
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
+    small = torch.randn(8)
+    return [
+        Program("add of one tensor", add_one, (small,)),
+        Program("add of ten tensors", add_ten, tuple(torch.randn(8) for _ in range(10))),
+        Program("config dict of 100 keys", read_config, (small,)),
+        Program("one graph break", one_break, (small, torch.tensor(True))),
+        Program("module of 200 parameters", ManyParameters(), (torch.randn(2, 4),)),
+        Program("tiny net, forward and backward", net, (torch.randn(4, 8),), training=True),
+    ]
+
+
+def kernels() -> list[Program]:
+    """Programs that a loop compiler fuses."""
+    torch.manual_seed(0)
+    wide, rows = torch.randn(1024, 1024), torch.randn(2048, 768)
+    weight, bias = torch.randn(768), torch.randn(768)
+
+    def bias_gelu_residual(x: torch.Tensor, b: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        return F.gelu(x + b) + r
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = torch.sigmoid(x * 1.1 + 0.1) - x.tanh()
+        return x
+
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        return F.softmax(x * 0.5, dim=-1)
+
+    def layer_norm(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (768,), weight, bias)
+
+    def rms_norm(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+    def column_sum(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).sum(0)
+
+    def transpose_add(x: torch.Tensor) -> torch.Tensor:
+        return x + x.t()
+
+    def cross_entropy(x: torch.Tensor) -> torch.Tensor:
+        return -F.log_softmax(x, dim=-1)[:, 3].mean()
+
+    return [
+        Program("bias + gelu + residual", bias_gelu_residual, (rows, bias, rows.clone())),
+        Program("pointwise chain", chain, (wide,)),
+        Program("softmax", softmax, (wide,)),
+        Program("layer norm", layer_norm, (rows,)),
+        Program("rms norm", rms_norm, (rows,)),
+        Program("column sum", column_sum, (wide,)),
+        Program("transpose add", transpose_add, (wide,)),
+        Program("log softmax, one column, mean", cross_entropy, (wide,)),
+    ]

@@ -34,6 +34,7 @@ class CodeEmitter:
         self.loaded_by_source: list[VT] = []
         self._output_index: dict[int, int] = {}
         self._count = 0
+        self._builtin_class: type | None = None
 
     def add(self, instructions: Sequence[Instruction]) -> None:
         """Append."""
@@ -70,7 +71,9 @@ class CodeEmitter:
             self.load_global_object(tracker.value)  # type: ignore[attr-defined]
             return
         start = len(self.out)
+        outer, self._builtin_class = self._builtin_class, None
         tracker.reconstruct(self)
+        self._builtin_class = outer
         is_one_object = tracker.mutable or len(self.out) - start > 1  # even [] must not be made twice
         if is_one_object and id(tracker) not in self.temporaries:
             self.remember(tracker)
@@ -85,6 +88,15 @@ class CodeEmitter:
         else:
             self.loaded_by_source.append(tracker)
             self.load_source(tracker.source)
+
+    def write_payload(self, payload: VT, owner: VT) -> None:
+        """Write back the builtin container inside an object of a subclass, past what the subclass overrides."""
+        self.load(owner)
+        self.remember(payload)
+        self.pop_top()
+        self._builtin_class = payload.python_type()
+        payload.write_back(self)
+        self._builtin_class = None
 
     def remember(self, tracker: VT) -> None:
         name = self.temporaries.get(id(tracker))
@@ -212,6 +224,13 @@ class CodeEmitter:
         self.add(emit.call_kw(count, names))
 
     def call_method(self, name: str, load_args: Sequence[VT]) -> None:
+        if self._builtin_class is not None:
+            self.load_const(getattr(self._builtin_class, name))
+            self.swap(2)
+            for argument in load_args:
+                self.load(argument)
+            self.call(1 + len(load_args))
+            return
         self.load_attr(name)
         for argument in load_args:
             self.load(argument)
@@ -267,12 +286,6 @@ class CodeEmitter:
         self.pop_top()
         self.load_attr("__exit__")
 
-    def write_back_payload(self, owner: Any) -> None:
-        payload = owner.payload
-        if payload.source is None:
-            payload.source = owner.source
-        payload.write_back(self)
-
     # -- attributes, items, stack ----------------------------------------------------------------------------------
 
     def load_attr(self, name: str) -> None:
@@ -288,10 +301,25 @@ class CodeEmitter:
         self.add(emit.binary_subscr())
 
     def store_subscr(self) -> None:
-        self.add(emit.store_subscr())
+        if self._builtin_class is None:
+            self.add(emit.store_subscr())
+            return
+        # value, container, key -> function, container, key, value
+        self.load_const(self._builtin_class.__setitem__)  # type: ignore[attr-defined]
+        self.swap(4)
+        self.call(3)
+        self.pop_top()
 
     def delete_subscr(self) -> None:
-        self.add(emit.delete_subscr())
+        if self._builtin_class is None:
+            self.add(emit.delete_subscr())
+            return
+        # container, key -> function, container, key
+        self.load_const(self._builtin_class.__delitem__)  # type: ignore[attr-defined]
+        self.swap(3)
+        self.swap(2)
+        self.call(2)
+        self.pop_top()
 
     def pop_top(self) -> None:
         self.add(emit.pop_top())

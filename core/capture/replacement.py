@@ -132,7 +132,10 @@ def write_effects(emitter: CodeEmitter, trace: Trace) -> None:
         emitter.call_keywords(tuple(kwargs), len(args) + len(kwargs))
         emitter.pop_top()
     for tracker in effects.changed():
-        tracker.write_back(emitter)
+        if tracker.payload_of is not None:
+            emitter.write_payload(tracker, tracker.payload_of)
+        else:
+            tracker.write_back(emitter)
     for (_, name), (namespace, source, value) in effects.globals.items():
         if value is not None:
             emitter.load(value)

@@ -25,7 +25,8 @@ class SideEffects:
 
     def is_new(self, tracker: VariableTracker) -> bool:
         """True for an object that exists only in the traced code."""
-        return tracker.source is None and not getattr(tracker, "held", False)
+        owner = tracker.payload_of or tracker
+        return owner.source is None and not getattr(owner, "held", False)
 
     def store_global(self, namespace: dict[str, Any], source: Any, name: str, value: VariableTracker | None) -> None:
         """A global was bound, or with None deleted. `source` reaches a foreign namespace; None is the frame's own."""

@@ -45,6 +45,9 @@ class VariableTracker:
     kind: ClassVar[str] = "object"
     mutable: ClassVar[bool] = False
 
+    payload_of: VariableTracker | None = None
+    """For the builtin container inside an object of a subclass: the object."""
+
     def __init__(self, source: Any = None) -> None:
         self.source = source
 

@@ -57,6 +57,8 @@ class UserObjectVariable(VariableTracker):
         self.value = value
         self.payload = payload
         self.written: dict[str, VT] = {}
+        if payload is not None:
+            payload.payload_of = self
 
     @property
     def is_new(self) -> bool:
@@ -333,8 +335,6 @@ class UserObjectVariable(VariableTracker):
         emit.pop_top()
 
     def write_back(self, emit: Emitter) -> None:
-        if self.payload is not None and not self.is_new:
-            emit.write_back_payload(self)
         for name, value in self.written.items():
             emit.load(self)
             if value is DELETED:

@@ -56,9 +56,6 @@ class Emitter(Protocol):
 
         Emit the callable next, then bring it under the values with `swap`."""
 
-    def write_back_payload(self, owner: Any) -> None:
-        """Bring the builtin container inside a real object of a subclass to its traced state."""
-
     def call(self, count: int) -> None:
         """Call the callable below `count` positional arguments; push the result."""
 

@@ -56,11 +56,16 @@ class Source:
 
     def resolve(self, frame: FrameValues) -> Any:
         """The value that the whole path leads to. Raises SourceMissing naming the first missing step."""
-        base = None if self.base is None else self.base.resolve(frame)
-        try:
-            return self.read(frame, base)
-        except (LookupError, AttributeError, ValueError, TypeError) as error:
-            raise SourceMissing(self.name()) from error
+        path: list[Source] = [self]
+        while path[-1].base is not None:
+            path.append(path[-1].base)
+        value: Any = None
+        for step in reversed(path):
+            try:
+                value = step.read(frame, value)
+            except (LookupError, AttributeError, ValueError, TypeError) as error:
+                raise SourceMissing(step.name()) from error
+        return value
 
     def root(self) -> Source:
         """The source at the start of the path."""
@@ -70,19 +75,33 @@ class Source:
         return source
 
     def _content(self) -> tuple[Any, ...]:
+        """What makes two sources of one class equal; the base, where there is one, stands first."""
         raise NotImplementedError
 
+    # Paths may be long (a linked list that a loop walks): comparing and hashing must not recurse.
+
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return type(self) is type(other) and self._content() == other._content()  # type: ignore[attr-defined]
+        one: Source = self
+        while one is not other:
+            if type(one) is not type(other) or hash(one) != hash(other):
+                return False
+            mine, theirs = one._content(), other._content()
+            if one.base is None or other.base is None:
+                return mine == theirs
+            if mine[1:] != theirs[1:]:
+                return False
+            one, other = one.base, other.base
+        return True
 
     def __hash__(self) -> int:
-        cached = self.__dict__.get("_hash")
-        if cached is None:
-            cached = hash((type(self).__name__, *self._content()))
-            self.__dict__["_hash"] = cached
-        return cached
+        path: list[Source] = []
+        step: Source | None = self
+        while step is not None and "_hash" not in step.__dict__:
+            path.append(step)
+            step = step.base
+        for step in reversed(path):
+            step.__dict__["_hash"] = hash((type(step).__name__, *step._content()))
+        return self.__dict__["_hash"]
 
     def __str__(self) -> str:
         return self.name()

@@ -203,6 +203,7 @@ class BreakWriter:
     def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint) -> None:
         """Take the stack as `point` describes it off, call the resume function, return what it returns."""
         code = self.tx.code
+        before = dict(emitter.temporaries)
         live = liveness(code).locals_at(point.target)
         arguments = tuple(sorted(name for name in live if name in self.tx.locals))
         function, resume = self.resumes.get(code, point, arguments, self.tx.trace.frame.globals)
@@ -228,6 +229,7 @@ class BreakWriter:
             emitter.load(self.tx.locals[name])
         emitter.call(1 + len(resume.stack) + len(resume.locals))
         emitter.add(emit.return_value())
+        emitter.temporaries = before  # what this way out kept, another way out has not got
 
     def _cells(self, emitter: CodeEmitter) -> str | None:
         """The tuple of the cells that resume functions take, in a temporary; None when the code has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import collections
 import functools
 import inspect
 import itertools
@@ -227,6 +228,18 @@ def _reduce(tx: Tracer, function: VT, iterable: VT, initial: VT | None = None, /
     while (item := iterator.next_item(tx)) is not None:
         result = tx.call_function(function, [result, item], {}).realize(tx)
     return result
+
+
+@traces(collections._count_elements)  # type: ignore[attr-defined]
+def _count_elements(tx: Tracer, mapping: VT, iterable: VT, /) -> VT:
+    # what Counter.update calls to count
+    mapping = mapping.realize(tx)
+    iterator = iterator_of(tx, iterable)
+    one = tx.constant(1)
+    while (item := iterator.next_item(tx)) is not None:
+        seen = mapping.call_method(tx, "get", [item, tx.constant(0)], {})
+        mapping.set_item(tx, item, tx.binary(operator.add, seen.realize(tx), one))
+    return tx.constant(None)
 
 
 # -- attributes and classes --------------------------------------------------------------------------------------------

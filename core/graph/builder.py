@@ -81,7 +81,7 @@ class GraphBuilder:
         self._strict_dims: set[tuple[int, int]] = set()
         self._constants: dict[int, str] = {}
         self._lines: dict[str, UserLine] = {}
-        self._undo: list[tuple[Any, Callable[[], None], Callable[[], None]]] = []
+        self._undo: list[tuple[Any, Callable[[], None], Callable[[], Any]]] = []
         self._rng_state: torch.Tensor | None = None
         self.ops = 0
 
@@ -469,7 +469,7 @@ class GraphBuilder:
         _annotate(node, None, line)
         return node
 
-    def _push_undo(self, key: Any, restore: Callable[[], None], write: Callable[[], None]) -> None:
+    def _push_undo(self, key: Any, restore: Callable[[], None], write: Callable[[], Any]) -> None:
         self._undo.append((key, restore, write))
 
     def _restore_state(self, *, write: bool) -> None:

@@ -156,8 +156,8 @@ class Functionalizer:
     def _constant(self, call: Call) -> None:
         """torch.tensor(...) in the program: a fresh copy each time the graph runs."""
         real = call.args[0]
-        if isinstance(real, torch.Tensor) and getattr(real, "constant", None) is not None:
-            real = real.constant
+        held = getattr(real, "constant", None)  # a fake of a constant keeps the tensor it stands for
+        real = real if held is None else held
         if real.numel() == 1:
             node = self.emitter.emit(
                 aten.full.default,
@@ -166,9 +166,9 @@ class Functionalizer:
                 val=call.result,
             )
         else:
-            held = self.emitter.attribute(real)
-            held.meta["val"] = call.result
-            node = self.emitter.emit(aten.clone.default, (held,), val=call.result)
+            constant = self.emitter.attribute(real)
+            constant.meta["val"] = call.result
+            node = self.emitter.emit(aten.clone.default, (constant,), val=call.result)
         self._new_root(call.result, node, None)
 
     def _change_metadata(self, call: Call) -> None:
@@ -379,7 +379,8 @@ class Functionalizer:
                 self._bind(fake, self.emitter.item(node, at), call)
             self._store_all(targets, [self.emitter.item(node, 3), self.emitter.item(node, 4)])
             return
-        args, kwargs = self._recorded_strides(*self._nodes((tuple(call.args), dict(call.kwargs))), call)
+        args, kwargs = self._nodes((tuple(call.args), dict(call.kwargs)))
+        args, kwargs = self._recorded_strides(args, kwargs, call)
         positions = tuple(at for at in UNDECLARED[call.op._schema.name] if call.args[at] is not None)
         node = self.emitter.emit(clone_mutate, (call.op, positions, args, kwargs))
         for at, fake in enumerate(call.result):

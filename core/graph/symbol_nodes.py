@@ -81,6 +81,7 @@ class SymbolNodes:
         node = mark.next
         while node is not self._emitter.graph._root:
             if "val" not in node.meta:
+                assert callable(node.target)
                 node.meta["val"] = self._emitter.run(node.target, node.args, node.kwargs)
                 node.meta.update(self._emitter.provenance)
             node = node.next

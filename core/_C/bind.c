@@ -1,7 +1,7 @@
 /* Binds the arguments of a call to a function's argument slots, as CPython does, for the guards to look at.
  *
- * Only the outcome matters here: where the arguments do not fit, the caller calls the function and CPython raises its own
- * error. All slots are owned, because guards may run user code that changes the function's defaults.
+ * Only the outcome matters here: where the arguments do not fit, the caller calls the function and CPython raises its
+ * own error. All slots are owned, because guards may run user code that changes the function's defaults.
  */
 #include "core.h"
 

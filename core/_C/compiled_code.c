@@ -14,8 +14,8 @@ typedef struct CompiledCode {
     vectorcallfunc vectorcall;
 } CompiledCode;
 
-/* A function of `code` over this object's globals; a new reference. Not kept where there is a closure, because that would
- * prolong the life of the user's variables to the next call. */
+/* A function of `code` over this object's globals; a new reference. Not kept where there is a closure, because that
+ * would prolong the life of the user's variables to the next call. */
 static PyObject *
 code_function(CompiledCode *self, PyObject *code, PyObject *closure)
 {
@@ -109,7 +109,7 @@ check_code(PyCodeObject *code)
     const int other = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
     if (code->co_kwonlyargcount || (code->co_flags & other) || !(code->co_flags & CO_OPTIMIZED) ||
         !(code->co_flags & CO_NEWLOCALS)) {
-        PyErr_SetString(PyExc_ValueError, "the code of a resume function has positional parameters only and is no generator");
+        PyErr_SetString(PyExc_ValueError, "the code of a resume function takes positional parameters and is no generator");
         return -1;
     }
     return 0;

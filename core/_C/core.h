@@ -29,7 +29,7 @@ PyTypeObject *core_code_type(PyObject *module);
 /* ---- the thread's frame callback (hook.c) ---- */
 
 /* callback: owned; NULL means off. run_only: entries run, nothing is compiled.
- * stack_low, stack_high: the bounds of the thread's C stack, 0 until depth.c asks; below stack_floor nothing is started. */
+ * stack_low, stack_high: the bounds of the thread's C stack, 0 until depth.c asks; nothing starts below stack_floor. */
 typedef struct CoreThread {
     PyObject *callback;
     uintptr_t stack_low, stack_floor, stack_high;
@@ -45,7 +45,7 @@ typedef struct CoreCallback {
     int run_only;
 } CoreCallback;
 
-/* Makes `callback` (a new reference is taken; NULL is off) the thread's callback; the former one moves into the result. */
+/* Makes `callback` (a new reference is taken; NULL is off) the thread's callback; the former moves into the result. */
 static inline CoreCallback
 core_callback_switch(PyObject *callback)
 {
@@ -191,7 +191,7 @@ void core_dispatch_clear(Dispatch *dispatch);
 /* The entry to run for this call (new reference); NULL without an exception: run as written; NULL with one: fail. */
 Entry *core_dispatch_choose(Dispatch *dispatch, PyObject *owner, PyCodeObject *code, const FrameView *view);
 
-/* Calls callback(owner, code, args, globals, builtins, closure), unseen by tracing and with the thread's callback off. */
+/* Calls callback(owner, code, args, globals, builtins, closure), unseen by tracing, the thread's callback off. */
 PyObject *core_call_compiler(PyObject *callback, PyObject *owner, PyCodeObject *code, const FrameView *view);
 
 /* Calls the entry's function with no hook for a closed entry, else with the hook on and `callback` set. */

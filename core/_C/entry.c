@@ -174,8 +174,8 @@ owner_died(void *target)
     core_entry_invalidate((Entry *)target);
 }
 
-/* A program holds some objects weakly and says when one has died: it can't hold again then, and the rest may go. A program
- * whose notice someone else asked for is left as it is. */
+/* A program holds some objects weakly and says when one has died: it can't hold again then, and the rest may go. A
+ * program whose notice someone else asked for is left as it is. */
 static int
 entry_watch_program(Entry *self)
 {
@@ -222,7 +222,7 @@ usable_code(PyObject *code)
     }
     int flags = ((PyCodeObject *)code)->co_flags;
     if (!(flags & CO_OPTIMIZED) || !(flags & CO_NEWLOCALS) || (flags & suspends)) {
-        PyErr_SetString(PyExc_TypeError, "code must be that of a plain function: no generator, coroutine or class body");
+        PyErr_SetString(PyExc_TypeError, "code must be that of a plain function: not of a generator, coroutine or class");
         return 0;
     }
     return 1;
@@ -265,7 +265,7 @@ fail:
 
 /* Visits what only this entry keeps alive through its code. Code objects are invisible to the collector, so a cycle
  * entry -> code -> constant (a BoundGraph, a CompiledCode) -> ... -> entry would never be found. While `code` has no
- * owner but the entry (`refs` references), its reference to the constants is the entry's for all the collector cares. */
+ * owner but the entry (`refs` references), its reference to the constants is as good as the entry's. */
 static int
 visit_constants(PyObject *op, Py_ssize_t refs, visitproc visit, void *arg)
 {
@@ -390,14 +390,15 @@ static PyMemberDef entry_members[] = {
 };
 
 static PyGetSetDef entry_getset[] = {
-    {"valid", entry_get_valid, entry_set_valid, PyDoc_STR("False once invalidated; assigning False invalidates."), NULL},
+    {"valid", entry_get_valid, entry_set_valid,
+     PyDoc_STR("False once invalidated; assigning False invalidates."), NULL},
     {NULL},
 };
 
 PyDoc_STRVAR(entry_doc, "Entry(program, code, closed, user=None, keepalive=None, weak_owners=())\n--\n\n"
                         "One compiled variant of a code object: guards and the code that runs when they hold.\n\n"
-                        "program: a GuardProgram, or None for no guards; code: replacement code with the same argument\n"
-                        "slots and free variables; weak_owners: objects whose death invalidates the entry.");
+                        "program: a GuardProgram, or None for no guards; code: replacement code with the same\n"
+                        "argument slots and free variables; weak_owners: objects whose death invalidates the entry.");
 
 static PyType_Slot entry_slots[] = {
     {Py_tp_new, entry_new},         {Py_tp_dealloc, entry_dealloc}, {Py_tp_traverse, entry_traverse},

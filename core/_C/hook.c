@@ -1,8 +1,8 @@
 /* The frame evaluation hook (PEP 523): which frames are looked at, and when the hook is installed.
  *
- * An installed hook makes every Python call of the process slower and recurse in C. So it is counted, installed by the first
- * user and removed by the last; a thread takes part only while it has a callback. Shared between threads: `hook`, under
- * the GIL.
+ * An installed hook makes every Python call of the process slower and recurse in C. So it is counted, installed by the
+ * first user and removed by the last; a thread takes part only while it has a callback. Shared between threads: `hook`,
+ * under the GIL.
  */
 #define CORE_FRAME_INTERNALS
 #include "run.h"
@@ -89,12 +89,13 @@ can_be_captured(Frame *frame, PyCodeObject *code)
 {
     /* RETURN_GENERATOR sizes the generator by the function's own code, so such frames must not change theirs. */
     const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-    return frame->owner == FRAME_OWNED_BY_THREAD && (code->co_flags & CO_OPTIMIZED) && (code->co_flags & CO_NEWLOCALS) &&
-           !(code->co_flags & suspends) && PyFunction_Check(F_FUNC(frame));
+    const int function = CO_OPTIMIZED | CO_NEWLOCALS;
+    return frame->owner == FRAME_OWNED_BY_THREAD && (code->co_flags & (function | suspends)) == function &&
+           PyFunction_Check(F_FUNC(frame));
 }
 
-/* The callback's entry whose guards hold, a new reference, or NULL. Guards may run user code that resets the code or lets
- * other threads compile: the group is looked up again after each round, and entries made meanwhile are tried. */
+/* The callback's entry whose guards hold, a new reference, or NULL. Guards may run user code that resets the code or
+ * lets other threads compile: the group is looked up again after each round, and entries made meanwhile are tried. */
 static Entry *
 find_entry(CodeState *state, PyObject *callback, const FrameView *view)
 {
@@ -276,7 +277,8 @@ set_frame_callback(PyObject *Py_UNUSED(module), PyObject *value)
 PyMethodDef core_hook_methods[] = {
     {"install_hook", install_hook, METH_NOARGS, PyDoc_STR("install_hook()\n--\n\nInstall the frame hook; counted.")},
     {"uninstall_hook", uninstall_hook, METH_NOARGS, PyDoc_STR("uninstall_hook()\n--\n\nUndo one install_hook().")},
-    {"hook_installed", hook_installed, METH_NOARGS, PyDoc_STR("hook_installed()\n--\n\nTrue while the hook has a user.")},
+    {"hook_installed", hook_installed, METH_NOARGS,
+     PyDoc_STR("hook_installed()\n--\n\nTrue while the hook has a user.")},
     {"set_frame_callback", set_frame_callback, METH_O,
      PyDoc_STR("set_frame_callback(callback)\n--\n\n"
                "Set this thread's frame callback and return the former one.\n\n"

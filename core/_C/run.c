@@ -40,7 +40,8 @@ core_run_init(void)
     if (drain_code != NULL)
         return 0;
     const char body[] = {LOAD_CONST, 0, RETURN_VALUE, 0};
-    PyObject *empty = (PyObject *)PyCode_NewEmpty("<core>", "<drain>", 1), *replace = NULL, *kwargs = NULL, *none = NULL;
+    PyObject *replace = NULL, *kwargs = NULL, *none = NULL;
+    PyObject *empty = (PyObject *)PyCode_NewEmpty("<core>", "<drain>", 1);
     if (empty == NULL)
         return -1;
     none = PyTuple_New(0);

@@ -1,8 +1,8 @@
 /* What the hook knows of a code object, kept in the code's extra slot: skip marks, and entries grouped by the callback
  * that made them. An entry of one callback never serves another.
  *
- * The slot is invisible to the garbage collector: a cycle from here back to the code lives until reset_code() or until the
- * callback dies. That is why callbacks are held weakly, and why root entries live in CompiledCallable instead.
+ * The slot is invisible to the garbage collector: a cycle from here back to the code lives until reset_code() or until
+ * the callback dies. That is why callbacks are held weakly, and why root entries live in CompiledCallable instead.
  */
 #include "core.h"
 
@@ -232,9 +232,13 @@ reset_code(PyObject *Py_UNUSED(module), PyObject *code)
 }
 
 PyMethodDef core_state_methods[] = {
-    {"skip_code", skip_code, METH_O, PyDoc_STR("skip_code(code)\n--\n\nNever capture frames of this code; its callees still are.")},
-    {"is_skipped", is_skipped, METH_O, PyDoc_STR("is_skipped(code)\n--\n\nTrue when frames of this code are never captured.")},
-    {"frame_entries", frame_entries, METH_O, PyDoc_STR("frame_entries(code)\n--\n\nThe valid entries that the hook keeps for this code.")},
-    {"reset_code", reset_code, METH_O, PyDoc_STR("reset_code(code)\n--\n\nDrop the hook's entries and skip marks of this code.")},
+    {"skip_code", skip_code, METH_O,
+     PyDoc_STR("skip_code(code)\n--\n\nNever capture frames of this code; its callees still are.")},
+    {"is_skipped", is_skipped, METH_O,
+     PyDoc_STR("is_skipped(code)\n--\n\nTrue when frames of this code are never captured.")},
+    {"frame_entries", frame_entries, METH_O,
+     PyDoc_STR("frame_entries(code)\n--\n\nThe valid entries that the hook keeps for this code.")},
+    {"reset_code", reset_code, METH_O,
+     PyDoc_STR("reset_code(code)\n--\n\nDrop the hook's entries and skip marks of this code.")},
     {NULL},
 };

@@ -109,7 +109,8 @@ check_code(PyCodeObject *code)
     const int other = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
     if (code->co_kwonlyargcount || (code->co_flags & other) || !(code->co_flags & CO_OPTIMIZED) ||
         !(code->co_flags & CO_NEWLOCALS)) {
-        PyErr_SetString(PyExc_ValueError, "the code of a resume function takes positional parameters and is no generator");
+        PyErr_SetString(PyExc_ValueError,
+                        "the code of a resume function takes positional parameters and is no generator");
         return -1;
     }
     return 0;

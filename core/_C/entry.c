@@ -222,7 +222,8 @@ usable_code(PyObject *code)
     }
     int flags = ((PyCodeObject *)code)->co_flags;
     if (!(flags & CO_OPTIMIZED) || !(flags & CO_NEWLOCALS) || (flags & suspends)) {
-        PyErr_SetString(PyExc_TypeError, "code must be that of a plain function: not of a generator, coroutine or class");
+        PyErr_SetString(PyExc_TypeError,
+                        "code must be that of a plain function: not of a generator, coroutine or class");
         return 0;
     }
     return 1;

@@ -71,7 +71,8 @@ def build_artifact(
     """Have the plugin compile one graph and emit ArtifactBuilt. Raises BackendFailed or PluginBug with its name."""
     began = time.perf_counter()
     try:
-        artifact = resolved.compile(graph, fakes, ctx)
+        with resolved.compile_lock:
+            artifact = resolved.compile(graph, fakes, ctx)
     except BackendError:
         raise
     except Unsupported as error:

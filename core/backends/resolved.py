@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import threading
 from collections.abc import Callable, Mapping
@@ -46,6 +47,8 @@ class ResolvedBackend:
             setattr(self, hook, self.overrides.get(hook) or getattr(self.backend, hook))
         self._probes: dict[str, Probe] = {}
         self._lock = threading.Lock()
+        # A plugin that isn't thread-safe compiles one graph at a time; re-entrant, as compiling may compile.
+        self.compile_lock: Any = contextlib.nullcontext() if self.capabilities.thread_safe else threading.RLock()
 
     @property
     def label(self) -> str:
@@ -77,6 +80,17 @@ class ResolvedBackend:
             return self.probe(device)
         except Exception as error:  # a probe must not raise; whatever it raises says that the backend can't be used
             return Probe(False, f"its probe raised {type(error).__name__}: {error}", self.issues)
+
+    def require_mode(self, *, training: bool) -> None:
+        """Raise BackendUnavailable when the backend does not declare what a graph asks for."""
+        wanted = "training" if training else "inference"
+        if wanted in self.capabilities.modes:
+            return
+        raise BackendUnavailable(
+            f"backend {self.label} does not do {wanted}",
+            instead="nothing was compiled",
+            remedy="call it under torch.no_grad(), or choose another backend" if training else "choose another backend",
+        )
 
     def validate_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The backend's options with defaults filled in. Raises InvalidOption for unknown names and wrong values."""

@@ -260,6 +260,51 @@ def test_double_backward_of_a_module_with_batch_norm():
     torch.testing.assert_close(after, (net[1].running_mean, net[1].running_var))
 
 
+def test_double_backward_finds_parameters_that_were_not_saved():
+    bias = torch.nn.Parameter(torch.zeros(5))
+    scale = torch.nn.Parameter(torch.ones(5))
+
+    def program(x):
+        return ((torch.sin(x + bias) * scale).sum(),)
+
+    x = leaf(4, 5)
+    run = compiled(program, x)
+    for _ in range(2):
+        found, expected = (penalty(call, (x,), (x, bias, scale)) for call in (run, program))
+        torch.testing.assert_close(found, expected)
+    before = run(x)[0]
+    with torch.no_grad():
+        bias.add_(1)
+    with pytest.raises((NotTwiceDifferentiable, RuntimeError), match="modified"):
+        torch.autograd.grad(before, x, create_graph=True)
+
+
+def test_double_backward_is_refused_where_the_graph_overwrites_what_it_read():
+    source, y = leaf(4), leaf(4, seed=1)
+
+    def program(x, y):
+        x.mul_(y)
+        return (x.sin(),)
+
+    run = compiled(program, source * 1, y)
+    out = run(source * 1, y)[0]
+    with pytest.raises(NotTwiceDifferentiable, match="overwrites input 0"):
+        torch.autograd.grad(out.sum(), source, create_graph=True)
+
+
+def test_sizes_among_the_outputs_of_a_training_graph_are_numbers():
+    x = leaf(6, 4)
+
+    def program(x):
+        rows = x.value.fake.shape[0] if hasattr(x, "value") else x.shape[0]
+        return (x.tanh() * rows,)
+
+    run = compiled(program, x, dynamic={0: {0: True}})
+    for rows in (6, 3):
+        x = leaf(rows, 4)
+        torch.testing.assert_close(torch.autograd.grad(run(x)[0].sum(), x), torch.autograd.grad(program(x)[0].sum(), x))
+
+
 def test_double_backward_through_random_numbers_is_refused_by_name():
     x = leaf(4, 5)
     run = compiled(lambda x: (F.dropout(x, 0.5) * x,), x)

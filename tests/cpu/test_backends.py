@@ -329,6 +329,47 @@ def test_a_device_that_the_backend_refuses_is_an_error_before_compiling():
     assert not backend.asked
 
 
+def test_training_on_an_inference_backend_is_refused_with_the_remedy():
+    backend = Recording()
+    backend.capabilities = Capabilities(modes=("inference",))
+    x = leaf(4)
+    with pytest.raises(BackendUnavailable, match="does not do training") as caught:
+        compiled(lambda x: (x.exp(),), x, backend=backend)
+    assert "torch.no_grad()" in caught.value.remedy
+    with torch.no_grad():
+        assert torch.equal(compiled(lambda x: (x.exp(),), x, backend=backend)(x)[0], x.exp())
+
+
+def test_a_backend_that_is_not_thread_safe_compiles_one_graph_at_a_time():
+    import threading
+    import time
+
+    busy, most = [], []
+
+    class Slow(Recording):
+        def compile(self, graph, fake_inputs, ctx):
+            busy.append(1)
+            most.append(len(busy))
+            time.sleep(0.02)
+            busy.pop()
+            return Artifact(graph.forward)
+
+    backend = Slow()
+    backend.capabilities = Capabilities(thread_safe=False)
+    resolved = resolve_backend(backend)
+    captured = [harness.capture(program, *inputs()) for _ in range(4)]
+
+    def work(graph):
+        harness.compile_graph(graph, resolved, harness.CompileOptions())
+
+    threads = [threading.Thread(target=work, args=(graph,)) for graph in captured]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1, 1]
+
+
 # -- what the recorder refuses ----------------------------------------------------------------------------------------
 
 

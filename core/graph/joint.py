@@ -98,6 +98,7 @@ def _run_backward(
             facts.fake if facts.edge is None else facts.edge
         )  # the edge of a leaf is that of the tensor itself
     mark = len(record.calls)
+    generator = torch.get_rng_state()
     try:
         with ExitStack() as stack:
             stack.enter_context(quiet_fakes())
@@ -113,6 +114,9 @@ def _run_backward(
     finally:
         calls = record.calls[mark:]
         del record.calls[mark:]
+        if not torch.equal(generator, torch.get_rng_state()):
+            torch.set_rng_state(generator)
+            record.refuse("the backward sets the global random generator")
     if any(is_random(call) for call in calls):
         record.refuse("the backward draws random numbers")
     usable = record.refused

@@ -73,10 +73,13 @@ def _load(program: Any, ctx: CompileContext) -> Sequence[Callable[..., Any]]:
 
 def bind(program: Any, kernels: Sequence[Callable[..., Any]], label: str) -> Callable[..., Any]:
     """The function `call` of a program's Python source, with its kernels; tracebacks show the source's lines."""
+    from ._runtime import View
+
     filename, source = f"<inductor {label} {next(_serial)}>", program.python_source
     namespace: dict[str, Any] = {
         "torch": torch,
         "kernel": kernels.__getitem__,
+        "view": View,
         "constants": program.constants,
         "callables": program.callables,
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import sys
 from types import ModuleType
 
 
@@ -20,6 +22,9 @@ def require_core() -> ModuleType:
             raise
         raise _shadowed() from error
     if getattr(plugin, "PROJECT", None) != "core" or not hasattr(plugin, "PLUGIN_API"):
+        raise _shadowed()
+    # An editable installation finds core.plugin even below a package `core` of the user's.
+    if os.path.dirname(plugin.__file__ or "") not in sys.modules["core"].__path__:
         raise _shadowed()
     return plugin
 

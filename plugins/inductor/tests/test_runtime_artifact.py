@@ -137,15 +137,17 @@ def test_warm_calls_enter_no_python_file_of_the_plugin():
 def test_threads_compile_and_call_at_the_same_time():
     failures = []
 
-    def work(width):
-        fn = lambda x: (torch.sigmoid(x * width).sum(-1),)  # noqa: E731
-        x = torch.randn(7, width)
-        artifact = compiled(fn, x)
+    def traced(width):  # make_fx itself is not made for threads
+        fn, x = lambda x: (torch.sigmoid(x * width).sum(-1),), torch.randn(7, width)
+        return width, fn, x, make_fx(fn, tracing_mode="fake")(x)
+
+    def work(width, fn, x, graph):
+        artifact = InductorBackend().compile(graph, (x,), CompileContext())
         for _ in range(20):
             if not torch.allclose(artifact.call(x)[0], fn(x)[0], rtol=1e-5):
                 failures.append(width)
 
-    threads = [threading.Thread(target=work, args=(width,)) for width in (3, 17, 64)]
+    threads = [threading.Thread(target=work, args=traced(width)) for width in (3, 17, 64)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -299,8 +299,9 @@ def test_checkpointed_dropout_is_refused():
     from torch.utils.checkpoint import checkpoint
 
     program = whole(lambda x: checkpoint(lambda a: F.dropout(a.sin(), 0.5, True), x, use_reentrant=False))
+    x = leaf(30, 4)
     before = torch.get_rng_state()
-    captured = replay.capture(program, [leaf(30, 4)])
+    captured = replay.capture(program, [x])
     with pytest.raises(RecorderRefused):
         joint_graph(captured)
     assert torch.equal(before, torch.get_rng_state())

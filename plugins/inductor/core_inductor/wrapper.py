@@ -1,8 +1,9 @@
 """The wrapper: the straight-line Python program that calls kernels and ATen, and the translation unit of its kernels.
 
 Enters: a Plan. Leaves: a `CompiledProgram`: C++ source, kernel specs, Python source. The Python source is executed with a
-namespace of three names: `torch`, `kernel` (name -> callable, from the runtime), `constants` and `callables` (dicts), and
-defines `call(*args) -> tuple`. It binds every callable once, at module level, so that a call is locals and globals only.
+namespace of five names: `torch`, `kernel` (position -> callable) and `view` (layout -> callable) from the runtime,
+`constants` and `callables` (dicts); it defines `call(*args) -> tuple`. It binds every callable once, at module level, so
+that a call is locals and globals only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from .ir.graph import LoopGraph
 from .ir.nodes import Extern, ExternResult, Input, Node, Scalar, Strided
 from .runtime.spec import KernelSpec, OutputSpec
 from .sched.memory import CallStep, KernelStep, NumberStep, Plan, Step, reads
+
+
+class UnboundSize(ValueError):
+    """A symbolic size of the graph is neither an argument nor the size or stride of one."""
 
 
 @dataclass
@@ -65,6 +70,7 @@ class WrapperPrinter:
         self.provenance: dict[str, list[str]] = {}
         self.count = 0
         self.used = used_nodes(plan)
+        self.returning = False  # outputs have to be views that torch knows of; extern arguments need not
         # Shapes before `linear_form` changes any: an out= buffer must have the shape that was planned.
         self.planned = {s.out: (s.out.sizes, s.out.strides) for s in plan.steps if isinstance(s, CallStep) and s.out}
 
@@ -80,6 +86,7 @@ class WrapperPrinter:
             else:
                 self.number(step)
             self.deaths(step)
+        self.returning = True
         returned = ", ".join(self.argument(o) for o in self.graph.outputs)
         self.lines.append(f"return ({returned}{',' if len(self.graph.outputs) == 1 else ''})")
         return CompiledProgram(
@@ -164,6 +171,8 @@ class WrapperPrinter:
         name = self.names[value.node]
         if value.is_whole:
             return name
+        if not self.returning:
+            return self.view(name, value)
         as_strided = self.bind("torch.as_strided", "as_strided")
         offset = self.size(value.offset)
         if isinstance(value.node, Input) or not self.owned_at_zero(value.node):
@@ -173,6 +182,21 @@ class WrapperPrinter:
         if offset != "0":
             arguments.append(offset)
         return f"{as_strided}({', '.join(arguments)})"
+
+    def view(self, name: str, value: Strided) -> str:
+        """A tensor on the memory of another that lives no longer than one extern call: no dispatch, no tracking."""
+        ints: list[Index] = []
+
+        def entry(e: Index) -> str:
+            if isinstance(e, int):
+                return str(e)
+            if e not in ints:
+                ints.append(e)
+            return f"('int', {ints.index(e)})"
+
+        sizes, strides = ("".join(f"{entry(e)}, " for e in part) for part in (value.sizes, value.strides))
+        bound = self.bind(f"view(({sizes}), ({strides}), {entry(value.offset)}, {len(ints)})", "view_of")
+        return f"{bound}({', '.join([name, *map(self.size, ints)])})"
 
     @staticmethod
     def owned_at_zero(node: Node) -> bool:
@@ -191,7 +215,7 @@ class WrapperPrinter:
         kernel = step.kernel
         ints = kernel.size_names()
         extra_ints: list[Index] = []
-        outputs = tuple(self.output_spec(n, len(ints), extra_ints) for n in kernel.outputs)
+        outputs = tuple(self.output_spec(n, ints, extra_ints) for n in kernel.outputs)
         floats = kernel.float_names()
         arguments = step.arguments
         over = [
@@ -230,15 +254,18 @@ class WrapperPrinter:
         self.launches += 1
         self.provenance.setdefault(function, list(dict.fromkeys(str(o) for o in kernel.origins)))
 
-    def output_spec(self, node: Node, first: int, ints: list[Index]) -> OutputSpec:
+    def output_spec(self, node: Node, names: list[str], extra: list[Index]) -> OutputSpec:
         """Sizes and strides of an output; symbolic ones become extra int arguments."""
 
         def entry(e: Index) -> int | tuple[str, int]:
             if isinstance(e, int):
                 return e
-            if e not in ints:
-                ints.append(e)
-            return ("int", first + ints.index(e))
+            text = expr.text(e)
+            if text in names:
+                return ("int", names.index(text))
+            if e not in extra:
+                extra.append(e)
+            return ("int", len(names) + extra.index(e))
 
         return OutputSpec(tuple(entry(s) for s in node.sizes), tuple(entry(s) for s in node.strides), node.dtype)
 
@@ -319,6 +346,9 @@ class WrapperPrinter:
         return "\n".join([*head, "", "", f"def call({arguments}):", *(f"    {line}" for line in body), ""])
 
     def _bindings(self) -> list[tuple[str, str, str]]:
+        unbound = self.sizes - self.graph.bindings.keys()
+        if unbound:
+            raise UnboundSize(f"no argument says what {', '.join(sorted(unbound))} is")
         found = []
         for name, (source, how) in self.graph.bindings.items():
             if name in self.sizes and source:

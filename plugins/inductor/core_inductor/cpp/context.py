@@ -92,9 +92,11 @@ class KernelPrinter:
         each = sum(8 if v.name in EXPENSIVE else 1 for v in self.kernel.values) or 1
         return expr.hint(self.extent([*self.kernel.rows, *self.kernel.cols])) * each
 
-    def threads(self, loops: int = 1, *, simd: bool = False, work: int | None = None) -> str:
+    def threads(self, loops: int = 1, *, simd: bool = False) -> str:
         """The pragma of a parallel loop nest, "" when the work is too small."""
-        if (self.work() if work is None else work) < PARALLEL_WORK:
+        # A symbolic extent may be large in some call; the runtime then decides by passing one thread or more.
+        symbolic = not isinstance(self.extent([*self.kernel.rows, *self.kernel.cols]), int)
+        if not symbolic and self.work() < PARALLEL_WORK:
             return "omp simd" if simd else ""
         self.parallel = True
         collapse = f" collapse({loops})" if loops > 1 else ""

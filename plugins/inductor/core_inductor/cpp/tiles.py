@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import expr
+from ..ir.dtypes import ITEM_BYTES
 from ..ir.expr import Index
 from ..sched.kernel import Kernel, size_of
 from .context import KernelPrinter, expr_atom
@@ -83,14 +84,12 @@ def _tile(printer: KernelPrinter, tile: Tile, across: Index, along: Index) -> No
     for name, variable, step in (("across", across, ACROSS), ("along", along, ALONG)):
         size = printer.size(variable)
         source.line(f"const long {name}_end = {name} + {step} < {size} ? {name} + {step} : {size};")
+        source.line(f"const long {name}_blocks = {name} + ({name}_end - {name}) / 8 * 8;")
     names: dict[int, str] = {}
     for k in tile.loads:
         node, offset = kernel.values[k].attr
         source.line(f"{MEMORY_TYPES[node.dtype]} turned{k}[{ACROSS}][{ALONG}];")
-        with source.loop(b, "along", "along_end"):
-            with source.loop(a, "across", "across_end"):
-                element = f"{printer.pointers[node]}[{printer.body.index(offset, {})}]"
-                source.line(f"turned{k}[{a} - across][{b} - along] = {element};")
+        _copy(printer, k, across, along)
         names[k] = printer.expressions.load(f"turned{k}[{a} - across]", f"{b} - along", node.dtype)
     order = needed(kernel, [s.value for s in kernel.stores], lambda k: k in names)
     with source.loop(a, "across", "across_end"):
@@ -100,3 +99,29 @@ def _tile(printer: KernelPrinter, tile: Tile, across: Index, along: Index) -> No
             printer.body.print_values(source, order, local)
             for store in kernel.stores:
                 printer.store(store, local)
+
+
+def _copy(printer: KernelPrinter, k: int, across: Index, along: Index) -> None:
+    """One tile of an operand into turned[across][along]: 8x8 blocks in registers where they fit, the rest by elements."""
+    source = printer.source
+    node, offset = printer.kernel.values[k].attr
+    a, b = expr_atom(across), expr_atom(along)
+    element = f"{printer.pointers[node]}[{printer.body.index(offset, {})}]"
+    target = f"turned{k}[{a.name} - across][{b.name} - along]"
+
+    def elements(begin: str) -> None:
+        with source.loop(a.name, begin, "across_end"):
+            source.line(f"{target} = {element};")
+
+    if ITEM_BYTES[node.dtype] != 4:
+        with source.loop(b.name, "along", "along_end"):
+            elements("across")
+        return
+    split = expr.affine(offset, [b])
+    assert split is not None
+    stride = printer.body.index(split[0][0], {})
+    with source.loop(b.name, "along", "along_blocks", "8"):
+        with source.loop(a.name, "across", "across_blocks", "8"):
+            source.line(printer.expressions.call("turn8", f"&{element}", stride, f"&{target}", str(ALONG)) + ";")
+    with source.loop(b.name, "along", "along_end"):
+        elements(f"{b.name} < along_blocks ? across_blocks : across")

@@ -65,7 +65,10 @@ class GraphLowering:
 
     @staticmethod
     def _output_list(value: Any) -> Sequence[Any]:
-        return value if isinstance(value, (list, tuple)) else (value,)
+        outputs = value if isinstance(value, (list, tuple)) else (value,)
+        if any(isinstance(o, (list, tuple, dict)) for o in outputs):
+            raise fallback.GraphNotFunctional("the graph's output is not a flat tuple")
+        return outputs
 
     # --- arguments and constants --------------------------------------------------------------------------------------
 

@@ -1,0 +1,77 @@
+"""Symbolic sizes: one program, captured at one size, right at others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compiled_graphs import check
+from torch import randn
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def dynamic(f, args, *others, **expected):
+    return check(f, *args, dynamic=True, functional=False, others=others, tolerance=1e-5, **expected)
+
+
+def test_chains_and_rows():
+    dynamic(lambda x, b: F.gelu(x + b) * 2, (randn(5, 7), randn(7)), (randn(9, 11), randn(11)), kernels=1)
+    dynamic(lambda x: F.softmax(x, -1), (randn(5, 7),), (randn(9, 1100),), (randn(300, 40),), kernels=1)
+
+
+def test_layer_norm_over_symbolic_rows():
+    sizes = (randn(5, 7, 64), randn(64), randn(64)), (randn(3, 20, 64), randn(64), randn(64))
+    dynamic(lambda x, w, b: F.layer_norm(x, (64,), w, b) + 1, *sizes, kernels=1)
+
+
+def test_folds_over_symbolic_dimensions():
+    dynamic(
+        lambda x: (x.sum(), x.sum(0), x.mean(1), x.amax((0, 1))),
+        (randn(5, 7, 32),),
+        (randn(3, 20, 37),),
+        (randn(70, 2, 1000),),
+    )
+
+
+def test_reshapes_of_symbolic_dimensions():
+    def heads(x):
+        return F.gelu(x.view(x.shape[0], x.shape[1], 4, 8).transpose(1, 2)).reshape(x.shape[0], 4, -1)
+
+    dynamic(heads, (randn(5, 7, 32),), (randn(3, 20, 32),), kernels=1)
+    dynamic(lambda x: x.view(x.shape[0] * x.shape[1], 8) * x.shape[0], (randn(5, 7, 8),), (randn(3, 20, 8),), kernels=1)
+
+
+def test_concatenation_slices_and_padding():
+    dynamic(lambda x, y: torch.cat([x, y], 1) * 2, (randn(5, 7), randn(5, 3)), (randn(3, 20), randn(3, 6)), kernels=1)
+    dynamic(lambda x: x[:, 1:] + x[:, :-1], (randn(5, 7),), (randn(3, 20),), kernels=1)
+    dynamic(lambda x: F.pad(x, (1, 2)) + 1, (randn(5, 7),), (randn(9, 4),), kernels=1)
+
+
+def test_sizes_as_numbers_and_ranges():
+    dynamic(lambda x: (x * 2, x.shape[0], x.shape[0] * 3), (randn(5, 7),), (randn(9, 3),), kernels=1)
+    dynamic(
+        lambda x: x.new_zeros(x.shape[0] + 1) + torch.arange(x.shape[0] + 1), (randn(5, 7),), (randn(9, 3),), kernels=1
+    )
+    dynamic(
+        lambda x: torch.ones(x.shape[0], x.shape[0]).tril() * x.shape[0] / 2, (randn(5, 7),), (randn(9, 3),), kernels=1
+    )
+
+
+def test_extern_calls_with_symbolic_sizes():
+    weights = randn(64, 32), randn(64)
+    dynamic(
+        lambda x, w, b: F.relu(F.linear(x, w, b)),
+        (randn(5, 7, 32), *weights),
+        (randn(3, 20, 32), *weights),
+        kernels=1,
+        externs=1,
+    )
+
+    def attention(q):
+        return F.scaled_dot_product_attention(q, q, q).transpose(1, 2).reshape(q.shape[0], q.shape[2], -1)
+
+    dynamic(attention, (randn(2, 4, 10, 8),), (randn(3, 4, 12, 8),))

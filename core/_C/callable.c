@@ -43,7 +43,7 @@ callable_dispatch(CompiledCallable *self, PyObject *const *locals, PyObject *con
         Py_DECREF(function);
     }
     Py_DECREF(entry);
-    return result;
+    return core_tail_call_run(result);
 }
 
 static PyObject *

@@ -43,9 +43,9 @@ code_entry_function(CompiledCode *self, Entry *entry, PyObject *closure)
 /* The closure to use (borrowed) in *closure; -1 with TypeError when it does not fit the code. COPY_FREE_VARS trusts
  * the length, so it must never see another. */
 static int
-check_call(CompiledCode *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **closure)
+check_call(CompiledCode *self, PyObject *const *args, Py_ssize_t nargs, PyObject **closure)
 {
-    if (nargs != self->code->co_argcount + 1 || (kwnames != NULL && PyTuple_GET_SIZE(kwnames))) {
+    if (nargs != self->code->co_argcount + 1) {
         PyErr_Format(PyExc_TypeError, "the resume function %U takes a closure and %d positional arguments",
                      self->code->co_qualname, self->code->co_argcount);
         return -1;
@@ -72,13 +72,13 @@ check_call(CompiledCode *self, PyObject *const *args, Py_ssize_t nargs, PyObject
     return 0;
 }
 
-static PyObject *
-code_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+PyObject *
+core_code_run_once(PyObject *op, PyObject *const *args, size_t nargsf)
 {
     CompiledCode *self = (CompiledCode *)op;
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     PyObject *closure, *function, *result = NULL;
-    if (check_call(self, args, nargs, kwnames, &closure) < 0)
+    if (check_call(self, args, nargs, &closure) < 0)
         return NULL;
     Entry *entry = NULL;
     if (!self->dispatch.skipped && !core_code_has_local_monitors(self->code)) {
@@ -99,6 +99,23 @@ code_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kw
 done:
     Py_XDECREF(entry);
     return result;
+}
+
+static PyObject *
+code_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (kwnames != NULL && PyTuple_GET_SIZE(kwnames)) {
+        PyErr_SetString(PyExc_TypeError, "a resume function takes no keyword arguments");
+        return NULL;
+    }
+    return core_tail_call_run(core_code_run_once(op, args, nargsf));
+}
+
+/* The method that replacement code ends with, in place of a call. */
+static PyObject *
+code_later(PyObject *op, PyObject *const *args, Py_ssize_t nargs)
+{
+    return core_tail_call_new(op, args, nargs);
 }
 
 /* ---- life ---- */
@@ -219,6 +236,8 @@ code_repr(PyObject *op)
 }
 
 static PyMethodDef code_methods[] = {
+    {"later", (PyCFunction)(void (*)(void))code_later, METH_FASTCALL,
+     PyDoc_STR("later(closure, *args)\n--\n\nFor replacement code to return: whoever runs it then calls this object.")},
     {"entries", code_entries, METH_NOARGS, PyDoc_STR("The valid entries, oldest first, as a new list.")},
     {"reset", code_reset, METH_NOARGS, PyDoc_STR("Drop all entries; also lifts skipped and frozen.")},
     {NULL},

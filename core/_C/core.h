@@ -15,7 +15,7 @@
 /* ---- types, filled once by module.c ---- */
 
 typedef struct CoreTypes {
-    PyTypeObject *entry, *callable, *code, *graph, *weak_link;
+    PyTypeObject *entry, *callable, *code, *graph, *weak_link, *tail_call;
 } CoreTypes;
 
 extern CoreTypes core_types;
@@ -25,6 +25,7 @@ PyTypeObject *core_entry_type(PyObject *module);
 PyTypeObject *core_graph_type(PyObject *module);
 PyTypeObject *core_callable_type(PyObject *module);
 PyTypeObject *core_code_type(PyObject *module);
+PyTypeObject *core_tail_call_type(PyObject *module);
 
 /* ---- the thread's frame callback (hook.c) ---- */
 
@@ -204,6 +205,19 @@ PyObject *core_run_plain(PyObject *function, PyObject *const *args, size_t nargs
 PyObject *core_dispatch_entries(Dispatch *dispatch);
 PyObject *core_dispatch_last(Dispatch *dispatch);
 int core_dispatch_reset(Dispatch *dispatch);
+
+/* ---- TailCall (tail_call.c): the resume function that is to run when replacement code has returned ---- */
+
+#define TailCall_Check(object) ((object) != NULL && Py_IS_TYPE(object, core_types.tail_call))
+
+/* args: the closure, then the arguments. A new reference. */
+PyObject *core_tail_call_new(PyObject *target, PyObject *const *args, Py_ssize_t nargs);
+
+/* Takes over what replacement code returned, NULL included; runs the resume functions it asks for and gives the result. */
+PyObject *core_tail_call_run(PyObject *result);
+
+/* One call of a CompiledCode (compiled_code.c); the result may be a TailCall. */
+PyObject *core_code_run_once(PyObject *code, PyObject *const *args, size_t nargsf);
 
 /* ---- argument binding (bind.c) ---- */
 

@@ -180,7 +180,7 @@ run_chosen(PyThreadState *ts, Frame *frame, Entry *entry)
     }
     Py_DECREF(code);
     Py_DECREF(entry);
-    return result;
+    return core_tail_call_run(result);
 }
 
 static PyObject *

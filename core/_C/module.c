@@ -1,8 +1,9 @@
 /* The module `core._C`: multi-phase initialisation, and the refusals that keep it from running where it can't.
  *
  * Map of the folder: core.h (what the files share), pyver.h (CPython versions), hook.c and run.c (frame evaluation),
- * state.c (code extra), callable.c, compiled_code.c, dispatch.c, bind.c (calls), entry.c, bound_graph.c, weak_link.c
- * (objects); behind guards.h: guard programs, tensor access, watchers. Nothing here knows torch or core's Python files.
+ * state.c (code extra), callable.c, compiled_code.c, tail_call.c, dispatch.c, bind.c (calls), entry.c, bound_graph.c,
+ * weak_link.c (objects); behind guards.h: guard programs, tensor access, watchers. Nothing here knows torch or core's
+ * Python files.
  */
 #include "run.h"
 
@@ -36,7 +37,7 @@ make_types(PyObject *module)
     } all[] = {
         {&core_types.weak_link, core_weak_link_type}, {&core_types.entry, core_entry_type},
         {&core_types.graph, core_graph_type},         {&core_types.callable, core_callable_type},
-        {&core_types.code, core_code_type},
+        {&core_types.code, core_code_type},           {&core_types.tail_call, core_tail_call_type},
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(all); i++) {
         if (*all[i].slot == NULL && (*all[i].slot = all[i].make(module)) == NULL)

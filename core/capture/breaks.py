@@ -201,7 +201,7 @@ class BreakWriter:
         return tuple(value is not NULL for value in stack)
 
     def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint) -> None:
-        """Take the stack as `point` describes it off, call the resume function, return what it returns."""
+        """Take the stack as `point` describes it off and return a call of the resume function, for the caller to make."""
         code = self.tx.code
         before = dict(emitter.temporaries)
         live = liveness(code).locals_at(point.target)
@@ -214,7 +214,7 @@ class BreakWriter:
                 continue
             names[place] = emitter.temporary()
             emitter.add(emit.store_fast(names[place]))
-        emitter.load_const(function)
+        emitter.load_const(function.later)
         if cells is not None:
             emitter.add(emit.load_fast_bound(cells))
         else:

@@ -101,7 +101,8 @@ class Source:
             step = step.base
         for step in reversed(path):
             step.__dict__["_hash"] = hash((type(step).__name__, *step._content()))
-        return self.__dict__["_hash"]
+        known: int = self.__dict__["_hash"]
+        return known
 
     def __str__(self) -> str:
         return self.name()
@@ -511,5 +512,7 @@ def instance_dict(value: Any) -> dict[str, Any]:
     for klass in type.__dict__["__mro__"].__get__(type(value)):
         getter = type.__dict__["__dict__"].__get__(klass).get("__dict__")
         if isinstance(getter, types.GetSetDescriptorType):
-            return getter.__get__(value)
-    return object.__getattribute__(value, "__dict__")
+            own: dict[str, Any] = getter.__get__(value)
+            return own
+    found: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    return found

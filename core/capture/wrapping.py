@@ -25,7 +25,7 @@ from ..variables import context, deque, mapping, sequence
 from ..variables import range as ranges
 from ..variables import set as sets
 from ..variables.base import VariableTracker
-from ..variables.builtin import BuiltinVariable
+from ..variables.builtin import GETTERS, BuiltinVariable, getter_from_value
 from ..variables.class_ import ClassVariable, payload_base
 from ..variables.constant import ConstantVariable
 from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
@@ -293,6 +293,7 @@ def _generator(tx: Any, value: Any, source: Any) -> VT:
 
 
 BY_TYPE: dict[type, Any] = {
+    **dict.fromkeys(GETTERS, getter_from_value),
     list: sequence.from_value,
     tuple: sequence.from_value,
     torch.Size: sequence.from_value,

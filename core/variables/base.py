@@ -51,6 +51,12 @@ class VariableTracker:
     def __init__(self, source: Any = None) -> None:
         self.source = source
 
+    def standing_for(self, value: Any) -> VariableTracker:
+        """The tracker, knowing its real object where no source reaches that."""
+        if self.source is None:
+            self.value = value
+        return self
+
     # -- what it is ------------------------------------------------------------------------------------------------
 
     def python_type(self) -> type:

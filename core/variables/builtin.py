@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
+from ..guards.checks import Is
 from . import itertool, operators
 from .base import VariableTracker, find_special
 from .builtin_function import FUNCTIONS, call_pure, is_pure
@@ -30,8 +31,11 @@ GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 
 def getter_from_value(tx: Tracer, value: Any, source: Any) -> VT:
-    """The tracker of a real itemgetter, attrgetter or methodcaller; the object itself must be guarded by the caller."""
-    _, args = value.__reduce__()[:2]
+    """The tracker of a real itemgetter, attrgetter or methodcaller, guarded by identity."""
+    function, args = value.__reduce__()[:2]
+    if function not in GETTERS:
+        raise Unsupported("a methodcaller with keywords, made outside the compiled function, is not traced")
+    tx.guard(source, Is(value))
     return GetterVariable(type(value), [tx.wrap(arg, None, constant=True) for arg in args], {}, source)
 
 

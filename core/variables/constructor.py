@@ -14,7 +14,6 @@ from .deque import DequeVariable
 from .iterator import callable_type, iterator_of
 from .literal import fold, run
 from .range import SliceVariable, make_range
-from .sequence import is_namedtuple
 from .text import text_of
 
 if TYPE_CHECKING:
@@ -216,45 +215,3 @@ def _type(tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
     if len(args) == 1 and not kwargs:
         return tx.wrap(args[0].realize(tx).python_type(), None, constant=True)
     raise Unsupported("making a class is not traced", remedy="define the class outside the compiled function")
-
-
-def is_plain_namedtuple(cls: Any) -> bool:
-    """True for namedtuple classes (and subclasses) that are made by the `__new__` that namedtuple wrote."""
-    if not isinstance(cls, type) or not is_namedtuple(cls):
-        return False
-    base = next(base for base in cls.__mro__ if "_fields" in base.__dict__)
-    return find_special(cls, "__new__") is base.__dict__["__new__"] and cls.__init__ is object.__init__
-
-
-def make_namedtuple(tx: Tracer, cls: Any, args: Any, kwargs: dict[str, VT]) -> VT:
-    """cls(*args, **kwargs) for a namedtuple class."""
-    names = cls._fields
-    if len(args) > len(names):
-        given = len(args) + 1
-        tx.raise_exception(
-            TypeError, f"{cls.__name__}.__new__() takes {len(names) + 1} positional arguments but {given} were given"
-        )
-    values = dict(zip(names, args))
-    for name, value in kwargs.items():
-        if name not in names:
-            tx.raise_exception(TypeError, f"{cls.__name__}.__new__() got an unexpected keyword argument '{name}'")
-        if name in values:
-            tx.raise_exception(TypeError, f"{cls.__name__}.__new__() got multiple values for argument '{name}'")
-        values[name] = value
-    defaults = cls._field_defaults
-    missing = [name for name in names if name not in values and name not in defaults]
-    if missing:
-        listed = _listed(missing)
-        plural = "argument" if len(missing) == 1 else "arguments"
-        tx.raise_exception(
-            TypeError, f"{cls.__name__}.__new__() missing {len(missing)} required positional {plural}: {listed}"
-        )
-    items = [values[name] if name in values else tx.wrap(defaults[name], None, constant=True) for name in names]
-    return tx.new_tuple(items, cls)
-
-
-def _listed(names: list[str]) -> str:
-    quoted = [repr(name) for name in names]
-    if len(quoted) < 3:
-        return " and ".join(quoted)
-    return ", ".join(quoted[:-1]) + ", and " + quoted[-1]

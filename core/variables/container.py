@@ -251,7 +251,7 @@ def is_flat(items: Sequence[VT]) -> bool:
         realized = getattr(item, "realized", item)
         if realized is None or realized.source is not None or realized.kind in FLAT_KINDS:
             continue
-        if realized.kind != "tuple" or not is_flat(realized.items):  # type: ignore[attr-defined]
+        if realized.kind != "tuple" or not is_flat(realized.items):  # type: ignore[union-attr]
             return False
     return True
 

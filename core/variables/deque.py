@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
-DEQUE_ITERATOR = type(iter(collections.deque()))
-DEQUE_REVERSED = type(reversed(collections.deque()))
+DEQUE_ITERATOR: type = type(iter(collections.deque()))
+DEQUE_REVERSED: type = type(reversed(collections.deque()))
 
 
-def from_value(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVariable:
+def from_value(tx: Tracer, value: collections.deque[Any], source: Any) -> VT:
     """The tracker of a real deque, guarded by value: no source reaches a single item of a deque."""
     tx.guard(source, TypeIs(type(value)))
-    return contents(tx, value, source)
+    return contents(tx, value, source).standing_for(value)
 
 
 def contents(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVariable:
@@ -218,8 +218,8 @@ class DequeVariable(ContainerVariable):
                 add(tx, item)
             return
         iterator = iterable.iterate(tx).realize(tx)
-        while (item := iterator.next_item(tx)) is not None:
-            add(tx, item)
+        while (found := iterator.next_item(tx)) is not None:
+            add(tx, found)
 
     def do_extend(self, tx: Tracer, iterable: VT, /) -> None:
         self._extend(tx, iterable, self.do_append)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
-_EXAMPLES = (collections.OrderedDict(), {})
+_EXAMPLES: Any = (collections.OrderedDict(), {})
 VIEW_CLASSES = {
     (ordered, part): type(getattr(_EXAMPLES[not ordered], part)())
     for ordered in (True, False)

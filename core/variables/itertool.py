@@ -355,7 +355,7 @@ class BatchedCursor(CallCursor):
         return tx.new_tuple(items) if items else None
 
     def rebuild(self) -> Any:
-        return itertools.batched, [self.iterator, self.size], {"strict": True} if self.strict else {}
+        return itertools.batched, [self.iterator, self.size], {"strict": True} if self.strict else {}  # type: ignore[attr-defined]
 
 
 class TeeCursor(Cursor):
@@ -471,5 +471,5 @@ def make_tee(tx: Tracer, iterable: VT, n: VT | None = None) -> VT:
     if count < 0:
         tx.raise_exception(ValueError, "n must be >= 0")
     iterator, buffer = iterator_of(tx, iterable), []  # type: ignore[var-annotated]
-    cls = type(itertools.tee(())[0])
+    cls: type = type(itertools.tee(())[0])
     return tx.new_tuple([tx.new_iterator(TeeCursor(iterator, buffer), cls) for _ in range(count)])

@@ -33,8 +33,8 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     """The tracker of a real dict (or OrderedDict, defaultdict, Counter) or mapping proxy; its exact type is guarded."""
     tx.guard(source, TypeIs(type(value)))
     if isinstance(value, types.MappingProxyType):
-        return _proxy_from_value(tx, value, source)
-    return contents(tx, value, source)
+        return _proxy_from_value(tx, value, source).standing_for(value)
+    return contents(tx, value, source).standing_for(value)
 
 
 def contents(tx: Tracer, value: dict[Any, Any], source: Any, base: type | None = None) -> DictVariable:

@@ -369,17 +369,6 @@ def _compare(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     tx.raise_exception(TypeError, f"'{sign}' not supported between instances of '{mine}' and '{theirs}'")
 
 
-def power_modulo(tx: Tracer, base: VT, exponent: VT, modulus: VT) -> VT:
-    """pow(base, exponent, modulus)."""
-    operands = [tracker.realize(tx) for tracker in (base, exponent, modulus)]
-    if all(_folds(tracker) for tracker in operands):
-        return fold(tx, pow, [tracker.as_constant() for tracker in operands])
-    method = operands[0].lookup_special(tx, "__pow__") if operands[0].kind not in GRAPH_KINDS else None
-    if method is None:
-        raise Unsupported("pow() with three arguments that are not constants is not traced")
-    return method.call(tx, operands[1:], {})
-
-
 __all__ = [
     "BINARY_OPERATORS",
     "UNARY_OPERATORS",
@@ -387,6 +376,5 @@ __all__ = [
     "compare_equal",
     "contains",
     "is_same",
-    "power_modulo",
     "unary",
 ]

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
-LIST_ITERATOR = type(iter([]))
+LIST_ITERATOR: type = type(iter([]))
 TUPLE_ITERATOR = type(iter(()))
-LIST_REVERSED = type(reversed([]))
+LIST_REVERSED: type = type(reversed([]))
 
 
-def from_value(tx: Tracer, value: Any, source: Any) -> SequenceVariable:
+def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     """The tracker of a real list or tuple (namedtuples, torch.Size and struct sequences included); its exact type is
     guarded, its items are looked at when they are used."""
     tx.guard(source, TypeIs(type(value)))
-    return contents(tx, value, source)
+    return contents(tx, value, source).standing_for(value)
 
 
 def contents(tx: Tracer, value: Any, source: Any) -> SequenceVariable:

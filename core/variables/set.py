@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
-SET_ITERATOR = type(iter(set()))
+SET_ITERATOR: type = type(iter(set()))
 
 
-def from_value(tx: Tracer, value: Any, source: Any) -> SetVariable:
+def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     """The tracker of a real set or frozenset, guarded by value."""
     tx.guard(source, TypeIs(type(value)))
-    return contents(tx, value, source)
+    return contents(tx, value, source).standing_for(value)
 
 
 def contents(tx: Tracer, value: Any, source: Any) -> SetVariable:

@@ -100,8 +100,9 @@ class EagerBackward:
         """A tensor with its own gradient edge: hooks of the original run in the outer backward, not here."""
         if not isinstance(value, torch.Tensor):
             return value
-        if index in self.mutated:
-            return value.clone()
+        if index in self.mutated:  # written since: neither its history nor its requires_grad are those of the forward
+            fresh = value.detach().clone()
+            return fresh.requires_grad_().clone() if self.inputs[index].requires_grad else fresh
         return value.view_as(value) if value.requires_grad else value
 
     def _roots(

@@ -8,8 +8,8 @@ This package must not know graphs, variables or backends.
 
 from __future__ import annotations
 
+from .binding import Binding
 from .checks import (
-    Binding,
     Check,
     DictKeys,
     Equals,

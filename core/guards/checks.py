@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .binding import Binding, Register
 from .held import Held
+from .shapes import readable, tokens
 from .source import PRIMITIVES, Instruction, Source, instance_dict
 from .tensor_spec import TensorSpec
-
-Register = Callable[[Source], int]
 
 
 def typed(value: Any) -> Any:
@@ -393,32 +393,6 @@ class IntRange(Check):
 
 
 @dataclass(frozen=True)
-class Binding:
-    """What a symbol stands for: `size`/`stride` of `source` at `dim`, its `offset`, or an `int`/`float` value."""
-
-    source: Source
-    kind: str = "int"
-    dim: int = 0
-
-    def name(self) -> str:
-        """The Python expression that the symbol stands for."""
-        name = self.source.name()
-        return {
-            "size": f"{name}.shape[{self.dim}]",
-            "stride": f"{name}.stride({self.dim})",
-            "offset": f"{name}.storage_offset()",
-        }.get(self.kind, name)
-
-    def measure(self, value: Any) -> Any:
-        """The number, taken from the source's value."""
-        if self.kind == "size":
-            return value.shape[self.dim]
-        if self.kind == "stride":
-            return value.stride(self.dim)
-        return value.storage_offset() if self.kind == "offset" else value
-
-
-@dataclass(frozen=True)
 class ShapeHolds(Check):
     """A relation between sizes and numbers holds. `expr` is a sympy expression; `bindings` pairs symbol names with
     what they stand for. The guard's own source is None."""
@@ -431,13 +405,9 @@ class ShapeHolds(Check):
         return tuple(dict.fromkeys(binding.source for _, binding in self.bindings))
 
     def instructions(self, src: int, register: Register) -> list[Instruction]:
-        from .shapes import tokens
-
         return [("shape", tokens(self.expr, dict(self.bindings), register))]
 
     def describe(self, name: str) -> str:
-        from .shapes import readable
-
         return readable(self.expr, dict(self.bindings))
 
     def explain(self, value: Any, name: str = "value") -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .checks import Binding, Register
+from .binding import Binding, Register
 
 Token = tuple[Any, ...]
 

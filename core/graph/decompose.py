@@ -77,7 +77,8 @@ def _run(module: fx.GraphModule, nodes: list[fx.Node], record: AtenRecord) -> tu
         stack.enter_context(new_recorder(record))
         for node in nodes:
             if node.op == "output":
-                return tuple(env[value] if isinstance(value, fx.Node) else value for value in node.args[0])
+                results: Any = node.args[0]
+                return tuple(env[value] if isinstance(value, fx.Node) else value for value in results)
             if node.op == "placeholder":
                 continue
             mark = len(record.calls)
@@ -89,11 +90,12 @@ def _run(module: fx.GraphModule, nodes: list[fx.Node], record: AtenRecord) -> tu
 
 
 def _value(module: fx.GraphModule, node: fx.Node, env: dict[fx.Node, Any]) -> Any:
+    target: Any = node.target
     if node.op == "get_attr":
-        held = getattr(module, node.target)
+        held = getattr(module, target)
         return torch.ops.aten.lift_fresh.default(held) if isinstance(held, torch.Tensor) else held
     args, kwargs = map_tree(lambda leaf: env[leaf] if isinstance(leaf, fx.Node) else leaf, (node.args, node.kwargs))
-    return node.target(*args, **kwargs)
+    return target(*args, **kwargs)
 
 
 def _fresh(val: Any) -> Any:

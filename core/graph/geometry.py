@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -37,14 +38,20 @@ def is_contiguous(fake: Any) -> bool:
 
 
 def overlaps(val: Any) -> bool:
-    """True when two elements may share memory, decided on the sizes of this call."""
-    dims = sorted((hint(stride), hint(size)) for size, stride in zip(val.shape, val.stride()) if hint(size) > 1)
+    """True when two elements may share memory, decided on the sizes of this call; a repeated symbolic size counts."""
+    if any(isinstance(stride, int) and stride == 0 and not isinstance(size, int) for size, stride in _dims(val)):
+        return True
+    dims = sorted((hint(stride), hint(size)) for size, stride in _dims(val) if hint(size) > 1)
     reach = 0
     for stride, size in dims:
         if stride <= reach:
             return True
         reach += stride * (size - 1)
     return False
+
+
+def _dims(fake: Any) -> Iterator[tuple[Any, Any]]:
+    return zip(fake.shape, fake.stride())
 
 
 def hint(value: Any) -> int:

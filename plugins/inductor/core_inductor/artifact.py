@@ -84,7 +84,7 @@ def bind(program: Any, kernels: Sequence[Callable[..., Any]], label: str) -> Cal
         "callables": program.callables,
     }
     exec(compile(source, filename, "exec"), namespace)
-    call = namespace["call"]
+    call: Callable[..., Any] = namespace["call"]
     # Without a time, checkcache keeps the entry; it goes when the function goes.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     weakref.finalize(call, linecache.cache.pop, filename, None)

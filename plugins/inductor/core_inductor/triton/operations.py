@@ -8,6 +8,7 @@ bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..ir.dtypes import FLOATING
@@ -139,7 +140,7 @@ def _truncdiv(args: list[str], dtype: str, operand: str) -> str:
     return f"trunc({_div(args, dtype, operand)})" if dtype in FLOATING else f"{args[0]} // {args[1]}"
 
 
-_SPECIAL = {
+_SPECIAL: dict[str, Callable[[list[str], str, str], str]] = {
     "div": _div,
     "cast": _cast,
     "neg": lambda args, dtype, operand: f"-{args[0]}",

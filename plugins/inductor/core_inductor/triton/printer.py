@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..ir import expr
 from ..ir.dtypes import HALF
 from ..ir.expr import Atom, Index, Indirect, atoms_of, combine, delinearize, loop_var, product, substitute
+from ..ir.nodes import Node
 from ..sched.kernel import COLUMN, ROW, Kernel, Store, Value, size_of
 from .indexing import index_text
 from .kernel import TritonKernel
@@ -68,9 +69,10 @@ class _Printer:
         self.column = _atom(loop_var("column", self.columns))
         self.names: dict[Atom, str] = {self.column: "column", _atom(loop_var("row", self.rows)): "row"}
         self.mapping = self._mapping()
-        fixed = isinstance(self.columns, int) and self.columns <= MAX_BLOCK
-        self.in_registers = self.flat or fixed
-        self.block = FLAT_BLOCK if self.flat else _power_of_two(self.columns) if fixed else LOOP_BLOCK
+        self.in_registers = not self.flat and isinstance(self.columns, int) and self.columns <= MAX_BLOCK
+        self.block = FLAT_BLOCK if self.flat else LOOP_BLOCK
+        if self.in_registers and isinstance(self.columns, int):
+            self.block = _power_of_two(self.columns)
 
     def _mapping(self) -> dict[Atom, Index]:
         """The kernel's loop variables in terms of row and column."""
@@ -200,9 +202,9 @@ class _Printer:
             loaded = f"tl.where({args[0]}, {loaded}, {args[1]})"
         return self._name(loaded, scope)
 
-    def _pointer(self, node: object) -> str:
+    def _pointer(self, node: Node) -> str:
         """An input, or an output that the kernel reads back."""
-        return self.inputs.get(node) or self.outputs[node]  # type: ignore[call-overload]
+        return self.inputs.get(node) or self.outputs[node]
 
     def _varies(self, offset: Index) -> bool:
         """Whether an offset depends on the column, or on values that may."""

@@ -89,7 +89,9 @@ class TracerServices(Host):
         return result
 
     def new_set(self, items: Iterable[VT], cls: type = set) -> VT:
-        return SetVariable(list(items), cls)
+        made = SetVariable(list(items), cls)
+        made.tokens(self)  # hashes the items, which may raise
+        return made
 
     def new_slice(self, start: VT, stop: VT, step: VT | None) -> VT:
         return SliceVariable(start, stop, step if step is not None else self.constant(None))
@@ -212,7 +214,7 @@ class TracerServices(Host):
 
     def compare_equal(self, left: VT, right: VT) -> bool:
         left, right = left.realize(self), right.realize(self)
-        return left is right or self.truth(self.binary(operator.eq, left, right))
+        return operators.is_one_value(left, right) or self.truth(self.binary(operator.eq, left, right))
 
     def raise_exception(self, cls: type[BaseException], *args: Any) -> NoReturn:
         values = [arg if isinstance(arg, VariableTracker) else self.wrap(arg, None, constant=True) for arg in args]

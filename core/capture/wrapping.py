@@ -16,7 +16,6 @@ from ..guards.source import (
     CellSource,
     ClosureSource,
     DictItemSource,
-    ListItemSource,
     TupleItemSource,
 )
 from ..guards.tensor_spec import TensorSpec
@@ -266,18 +265,13 @@ def _payload(tx: Any, value: Any, source: Any) -> VT | None:
         return None
     if issubclass(base, dict):
         return mapping.contents(tx, value, source, base)
-    if base is list:
-        items = list.__iter__(value)
-        return sequence.ListVariable(
-            [tx.lazy(item, ListItemSource(source, i) if source else None) for i, item in enumerate(items)], source
-        )
-    if base is tuple:
-        items = tuple.__iter__(value)
-        return sequence.TupleVariable(
-            [tx.lazy(item, TupleItemSource(source, i) if source else None) for i, item in enumerate(items)],
-            tuple,
-            source,
-        )
+    if base in (list, tuple):
+        return sequence.contents(tx, value, source)
+    if base in (set, frozenset, collections.deque):
+        try:
+            return (deque if base is collections.deque else sets).contents(tx, value, source)
+        except Unsupported:
+            return None  # its contents can't be guarded: the object may be passed around, not looked into
     return None
 
 

@@ -194,11 +194,14 @@ def _same_constant(tx: Tracer, left: VT, right: VT) -> bool:
 def compare_equal(tx: Tracer, left: VT, right: VT) -> bool:
     """How containers compare: identity first, then the truth of left == right."""
     left, right = left.realize(tx), right.realize(tx)
+    return is_one_value(left, right) or tx.truth(binary(tx, operator.eq, left, right))
+
+
+def is_one_value(left: VT, right: VT) -> bool:
+    """True where identity alone settles equality: one tracker, or two of one constant (NaN in a list is found)."""
     if left is right:
         return True
-    if left.kind == "constant" and right.kind == "constant" and left.as_constant() is right.as_constant():
-        return True
-    return tx.truth(binary(tx, operator.eq, left, right))
+    return left.kind == "constant" and right.kind == "constant" and left.as_constant() is right.as_constant()
 
 
 def contains(tx: Tracer, container: VT, item: VT) -> bool:
@@ -375,6 +378,7 @@ __all__ = [
     "binary",
     "compare_equal",
     "contains",
+    "is_one_value",
     "is_same",
     "unary",
 ]

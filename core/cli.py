@@ -69,7 +69,7 @@ def _print_json(value: Any) -> None:
 
 def _list(parsed: argparse.Namespace) -> int:
     registry = Registry()
-    rows = [_row(registry, backend) for backend in registry.list()]
+    rows = [_row(registry, backend) for backend in registry.installed()]
     if parsed.all:
         present = {normalise(row["name"]) for row in rows}
         rows += [_absent(name) for name in CATALOG if name not in present]

@@ -41,7 +41,7 @@ def write_epilogue(
     """
     _write_backs(code, epilogue, grad_enabled, requires_grad)
     made: dict[int, str] = {}
-    results = []
+    results: list[str] = []
     for output, fake in zip(epilogue.outputs, fakes):
         if id(fake) not in made or not isinstance(fake, torch.Tensor):
             made[id(fake)] = _output(code, output, f"o{len(results)}", grad_enabled)

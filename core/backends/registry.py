@@ -64,7 +64,7 @@ class Registry:
 
     # -- listing -----------------------------------------------------------------------------------------------------
 
-    def list(self) -> tuple[InstalledBackend, ...]:
+    def installed(self) -> tuple[InstalledBackend, ...]:
         """Every installed backend, usable or not; nothing is imported."""
         with self._lock:
             if self._installed is None:
@@ -97,7 +97,7 @@ class Registry:
     def conflicts(self) -> dict[str, tuple[InstalledBackend, ...]]:
         """Names that more than one distribution provides."""
         by_name: dict[str, list[InstalledBackend]] = {}
-        for backend in self.list():
+        for backend in self.installed():
             by_name.setdefault(normalise(backend.name), []).append(backend)
         return {name: tuple(group) for name, group in by_name.items() if len(group) > 1}
 
@@ -155,9 +155,9 @@ class Registry:
     def _candidates(self, name: str) -> list[InstalledBackend]:
         distribution, _, bare = name.rpartition(":")
         wanted = normalise(bare)
-        allowed = [b for b in self.list() if not self.policy.refusal(b.name, b.distribution)]
+        allowed = [b for b in self.installed() if not self.policy.refusal(b.name, b.distribution)]
         if distribution:
-            allowed = [b for b in self.list() if normalise(b.distribution) == normalise(distribution)]
+            allowed = [b for b in self.installed() if normalise(b.distribution) == normalise(distribution)]
         exact = [b for b in allowed if normalise(b.name) == wanted]
         return exact or [b for b in allowed if wanted in b.names]
 
@@ -196,7 +196,7 @@ class Registry:
 
     def _not_installed(self, name: str) -> BackendNotInstalled:
         key = normalise(name.rpartition(":")[2])
-        refused = [b for b in self.list() if key in b.names and self.policy.refusal(b.name, b.distribution)]
+        refused = [b for b in self.installed() if key in b.names and self.policy.refusal(b.name, b.distribution)]
         if refused:
             reason = self.policy.refusal(refused[0].name, refused[0].distribution)
             return BackendNotInstalled(
@@ -223,12 +223,12 @@ class Registry:
     def near(self, name: str) -> list[str]:
         """Installed names that look like `name`, then known ones, best first."""
         key = normalise(name.rpartition(":")[2])
-        installed = {n: b.name for b in self.list() for n in b.names}
+        installed = {n: b.name for b in self.installed() for n in b.names}
         close = difflib.get_close_matches(key, [*installed, *CATALOG], n=3, cutoff=0.6)
         return list(dict.fromkeys(installed.get(match, match) for match in close if match != key))
 
     def _provided(self, name: str) -> bool:
-        return any(normalise(name) in backend.names for backend in self.list())
+        return any(normalise(name) in backend.names for backend in self.installed())
 
     def _mismatches(self, backend: InstalledBackend) -> list[str]:
         manifest = backend.manifest
@@ -337,7 +337,8 @@ class Registry:
         findings: list[Finding] = []
         for implementation in self._manager.hook.core_diagnose.get_hookimpls():
             try:
-                findings.extend(implementation.function())
+                answered: Any = implementation.function()
+                findings.extend(answered)
             except Exception as error:  # one plugin's diagnosis must not hide the others'
                 text = f"{implementation.plugin_name}: core_diagnose raised {type(error).__name__}: {error}"
                 findings.append(Finding("error", text, "report it to the plugin's authors"))
@@ -375,3 +376,10 @@ def default_registry() -> Registry:
 def resolve_backend(spec: Any) -> ResolvedBackend:
     """`default_registry().resolve(spec)`."""
     return default_registry().resolve(spec)
+
+
+def list_backends() -> list[str]:
+    """Names that `backend=` takes: installed, allowed and fit for this process. No plugin is imported."""
+    registry = default_registry()
+    ready = {backend.name for backend in registry.installed() if registry.state(backend)[0] == "ready"}
+    return sorted(ready)

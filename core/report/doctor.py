@@ -41,7 +41,7 @@ def examine(registry: Registry, name: str | None = None) -> list[Finding]:
     if name is not None:
         return _backend(registry, registry.find(name))
     findings = [_python(), _torch(), *_shadowing(Path.cwd()), *_conflicts(registry)]
-    for backend in registry.list():
+    for backend in registry.installed():
         findings += _backend(registry, backend)
     return findings
 

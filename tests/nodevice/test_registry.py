@@ -57,7 +57,7 @@ def test_listing_imports_neither_plugins_nor_torch(site):
     add(site, "core-alpha", "alpha", source="raise SystemExit('imported')")
     code = (
         "import sys; from core.backends.registry import Registry;"
-        f"names = [b.name for b in Registry([{str(site)!r}]).list()];"
+        f"names = [b.name for b in Registry([{str(site)!r}]).installed()];"
         "assert names == ['alpha', 'aot_eager', 'eager'], names;"
         "assert 'torch' not in sys.modules and 'core_alpha_plugin' not in sys.modules"
     )
@@ -80,11 +80,18 @@ def test_listing_shows_manifest_facts_and_states(site):
     add(site, "core-gamma", "gamma", manifest="name = 3")
     add(site, "core-delta", "delta", extra='[requires]\nimport = ["no_such_module_here"]\npip = "delta-runtime"')
     found = registry(site)
-    states = {backend.name: found.state(backend) for backend in found.list()}
+    states = {backend.name: found.state(backend) for backend in found.installed()}
     assert states["alpha"] == ("ready", "")
     assert states["beta"] == ("incompatible", "needs torch >=9, this process has 2.13.0+cpu")
     assert states["gamma"][0] == "broken" and "`name`" in states["gamma"][1]
     assert states["delta"] == ("unavailable", "it needs no_such_module_here, which is not installed")
+
+
+def test_list_backends_names_what_this_process_can_use():
+    from core.backends.registry import list_backends
+
+    names = list_backends()
+    assert names == sorted(names) and {"eager", "aot_eager"} <= set(names)
 
 
 def test_first_distribution_of_one_name_on_the_path_counts(site, tmp_path):
@@ -93,7 +100,7 @@ def test_first_distribution_of_one_name_on_the_path_counts(site, tmp_path):
     other.mkdir()
     add(other, "core-alpha", "alpha", version="1.0")
     found = Registry([str(site), str(other)], environ={}, versions=VERSIONS)
-    assert [b.version for b in found.list() if b.name == "alpha"] == ["2.0"]
+    assert [b.version for b in found.installed() if b.name == "alpha"] == ["2.0"]
 
 
 # -- resolution -------------------------------------------------------------------------------------------------------
@@ -186,7 +193,7 @@ def test_incompatible_plugin_is_not_imported_and_names_the_versions(site):
 def test_newer_manifest_schema_is_listed_but_not_loaded(site):
     add(site, "core-alpha", "alpha", manifest='schema = 7\nname = "alpha"\nbrand_new = true')
     found = registry(site)
-    assert "alpha" in [backend.name for backend in found.list()]
+    assert "alpha" in [backend.name for backend in found.installed()]
     with pytest.raises(BackendIncompatible, match="schema 7"):
         found.resolve("alpha")
 
@@ -367,7 +374,7 @@ def test_project_file_allows_and_denies_distributions(site, tmp_path, table, all
     project = tmp_path / "pyproject.toml"
     project.write_text(f"[tool.core.plugins]\n{table}\n")
     found = registry(site, project=project)
-    assert found.state(next(b for b in found.list() if b.name == "alpha"))[0] == ("ready" if allowed else "denied")
+    assert found.state(next(b for b in found.installed() if b.name == "alpha"))[0] == ("ready" if allowed else "denied")
 
 
 def test_ill_typed_policy_is_an_error(site, tmp_path):

@@ -146,6 +146,7 @@ def test_a_mutated_input_is_saved_as_a_clone_of_its_former_value():
 
 def test_writing_to_an_input_that_the_backward_needs_is_an_error_as_in_eager(monkeypatch):
     monkeypatch.delenv("CORE_STRICT", raising=False)  # the recorder refuses; the fallback raises what eager does
+
     def program(x, scale):
         out = (x * scale).sum()
         scale.add_(1)

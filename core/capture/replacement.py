@@ -94,8 +94,9 @@ def argument_names(code: types.CodeType) -> tuple[str, ...]:
 def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compiled: Any) -> list[Instruction]:
     """Call the compiled graph with its inputs and put the outputs into temporaries."""
     loader = CodeEmitter(trace.frame)
-    lifted = tuple(item.real for item in graph.inputs if item.lifted)
-    bound = _C.BoundGraph(compiled, lifted)
+    lifted = [item for item in graph.inputs if item.lifted]
+    places = tuple(item.index for item in lifted)
+    bound = _C.BoundGraph(compiled, tuple(item.real for item in lifted), places)
     _follow(compiled, bound)
     loader.load_const(bound)
     loaded = [item for item in graph.inputs if not item.lifted]

@@ -199,13 +199,15 @@ def assemble(
     qualname: str | None = None,
     filename: str | None = None,
     firstlineno: int | None = None,
+    places: dict[Instruction, int] | None = None,
 ) -> CodeType:
     """A code object of `instructions`; what is not given comes from `template`.
 
     Instructions with an `arg` are read in the template's tables (their slots follow when variables are added or move);
     new ones (`arg` None) by `argval`: constants, names and locals that are missing are appended. `consts` and `names`,
     when given, must begin with the template's. Jumps take the form their direction needs. Give the argument counts
-    whenever `varnames` changes what the first names mean. Raises AssemblyError for what can't be expressed.
+    whenever `varnames` changes what the first names mean. `places` is filled with the byte offset of each instruction.
+    Raises AssemblyError for what can't be expressed.
     """
     listed = list(instructions)
     slots = _Slots(
@@ -220,6 +222,8 @@ def assemble(
     lowered = _lower(listed, slots, constants, symbols)
     targets = _resolve(lowered)
     starts = _layout(lowered, targets)
+    if places is not None:
+        places.update((instruction, starts[index]) for instruction, index in lowered.first.items())
     first_line = template.co_firstlineno if firstlineno is None else firstlineno
     units = [(after - start) >> 1 for start, after in zip(starts, starts[1:])]
     if stacksize is None:

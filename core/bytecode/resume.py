@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import CodeType
 
 from ..errors import Unsupported
@@ -36,7 +36,7 @@ class ResumeCode:
     the names of the arguments behind them. freevars: the original's variables whose cells make up the closure, in
     order (its co_cellvars, then its co_freevars). handled: positions in `stack` that stand for a handler being run;
     the argument there is the exception being handled (what `sys.exception()` gives inside), not the value that lies
-    on the stack.
+    on the stack. origins: for the byte offsets in `code`, the instruction of the original that stands there.
     """
 
     code: CodeType
@@ -44,6 +44,7 @@ class ResumeCode:
     locals: tuple[str, ...]
     freevars: tuple[str, ...]
     handled: tuple[int, ...] = ()
+    origins: Mapping[int, Instruction] = field(default_factory=dict, compare=False, repr=False)
 
 
 def is_resume_code(code: CodeType) -> bool:
@@ -92,6 +93,7 @@ def build_resume(
     closure = code.co_cellvars + tuple(name for name in code.co_freevars if not name.startswith(_CELL))
     taken = _taken_variables(code, decoded, originals, shape)
     kept, table = copied(originals, table)
+    copies = dict(zip(kept, originals))
     start = kept[originals.index(target)]
     if "__class__" in closure:
         kept, start = _explicit_super(code, decoded, list(zip(originals, kept)), start)
@@ -101,6 +103,7 @@ def build_resume(
         entry += emit.jump(start)
     passed = tuple(place for place in range(depth) if place not in nulls)
     names = [f"{_STACK}{place}" for place in passed] + [*plain, *(_SLOT + name for name in covered)]
+    places: dict[Instruction, int] = {}
     resumed = assemble(
         located(entry, target.position) + kept,
         code,
@@ -113,8 +116,10 @@ def build_resume(
         freevars=freevars,
         flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         qualname=_qualname(code, target),
+        places=places,
     )
-    return ResumeCode(resumed, passed, (*plain, *covered), closure, shape.handled)
+    origins = {place: copies[instruction] for instruction, place in places.items() if instruction in copies}
+    return ResumeCode(resumed, passed, (*plain, *covered), closure, shape.handled, origins)
 
 
 def _check_kind(code: CodeType) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 from .. import _C
 from ..bytecode import emit
+from ..bytecode.decode import decode
 from ..bytecode.instruction import ExceptionEntry, Instruction
 from ..bytecode.liveness import liveness
 from ..bytecode.opcodes import JUMPS, LOOP_EXIT, OPCODE, TABLE
-from ..bytecode.resume import build_resume
+from ..bytecode.resume import ResumeCode, build_resume
 from ..bytecode.stack import effect
 from ..errors import Unsupported
 from ..variables.cell import CellVariable
@@ -48,20 +49,34 @@ class ResumePoint:
 
 
 class ResumeFunctions:
-    """The resume functions of one callable, made once for each code, target and shape of the stack."""
+    """The resume functions of one callable, made once for each code, target and shape of the stack.
+
+    A break in a resume function is a break in the original code: were it cut from the resume function, each iteration
+    of a loop would make and capture new code.
+    """
 
     def __init__(self, callback: Any) -> None:
         self._callback = callback
         self._made: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+        self._originals: dict[int, tuple[types.CodeType, ResumeCode]] = {}  # by id of a resume code
+
+    def original(self, code: types.CodeType, instruction: Instruction) -> tuple[types.CodeType, Instruction]:
+        """The code that a resume function was cut from, and the instruction there; another code is its own original."""
+        known = self._originals.get(id(code))
+        if known is None:
+            return code, instruction
+        origin = known[1].origins.get(instruction.offset)
+        return (known[0], origin) if origin is not None else (code, instruction)
 
     def get(
         self, code: types.CodeType, point: ResumePoint, arguments: tuple[str, ...], globals_dict: dict[str, Any]
     ) -> tuple[Any, Any]:
         """(callable taking the closure and the arguments, its ResumeCode)."""
-        key = (id(code), point.target.offset, point.stack, arguments, id(globals_dict))
+        key = (code, id(code), point.target.offset, point.stack, arguments, id(globals_dict))
         if key not in self._made:
             nulls = [place for place, filled in enumerate(point.stack) if not filled]
             resume = build_resume(code, point.target, depth=len(point.stack), nulls=nulls, arguments=arguments)
+            self._originals[id(resume.code)] = (code, resume)
             self._made[key] = (_C.CompiledCode(resume.code, globals_dict, self._callback), resume)
         return self._made[key]
 
@@ -72,7 +87,8 @@ class BreakWriter:
     def __init__(self, tx: Any, resumes: ResumeFunctions) -> None:
         self.tx = tx
         self.resumes = resumes
-        self.instruction: Instruction = tx.instructions[tx.index]
+        self.code, self.instruction = resumes.original(tx.code, tx.instructions[tx.index])
+        self.decoded = decode(self.code)
         self.stack: list[Any] = list(tx.stack)
         self.keyword_names: tuple[str, ...] = tx.keyword_names
 
@@ -81,6 +97,7 @@ class BreakWriter:
         return Ending(self.write, self.instruction.position)
 
     def write(self, emitter: CodeEmitter) -> list[ExceptionEntry]:
+        self._read_locals(emitter)
         for value in self.stack:
             if value is NULL:
                 emitter.add(emit.push_null())
@@ -157,17 +174,16 @@ class BreakWriter:
     # -- resuming --------------------------------------------------------------------------------------------------
 
     def _next(self) -> Instruction:
-        following = self.tx.decoded.next_of(self.instruction)
+        following = self.decoded.next_of(self.instruction)
         assert following is not None
         if self.instruction.opname == "PRECALL":
-            following = self.tx.decoded.next_of(following)
+            following = self.decoded.next_of(following)
             assert following is not None
         return following
 
     def _target(self, behind: int = 0) -> Instruction:
-        decoded = self.tx.decoded
         assert self.instruction.target is not None
-        return decoded.instructions[decoded.index_of(self.instruction.target) + behind]
+        return self.decoded.instructions[self.decoded.index_of(self.instruction.target) + behind]
 
     def _after(self) -> ResumePoint:
         """The point behind an instruction that goes on to the next one."""
@@ -202,11 +218,9 @@ class BreakWriter:
 
     def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint) -> None:
         """Take the stack as `point` describes it off and return a call of the resume function, for the caller to make."""
-        code = self.tx.code
         before = dict(emitter.temporaries)
-        live = liveness(code).locals_at(point.target)
-        arguments = tuple(sorted(name for name in live if name in self.tx.locals))
-        function, resume = self.resumes.get(code, point, arguments, self.tx.trace.frame.globals)
+        arguments = self._arguments(point.target)
+        function, resume = self.resumes.get(self.code, point, arguments, self.tx.trace.frame.globals)
         names: dict[int, str] = {}
         for place in reversed(range(len(point.stack))):
             if not point.stack[place]:
@@ -231,10 +245,22 @@ class BreakWriter:
         emitter.add(emit.return_value())
         emitter.temporaries = before  # what this way out kept, another way out has not got
 
+    def _arguments(self, target: Instruction) -> tuple[str, ...]:
+        live = liveness(self.code).locals_at(target)
+        return tuple(sorted(name for name in live if name in self.tx.locals))
+
+    def _read_locals(self, emitter: CodeEmitter) -> None:
+        """Have every local of the resume functions in hand: what runs in between may change where it is reached."""
+        targets = [self.instruction.target, self.decoded.next_of(self.instruction)]
+        entry = self.decoded.handler_of(self.instruction)
+        targets.append(entry.target if entry is not None else None)
+        for target in targets:
+            for name in self._arguments(target) if target is not None else ():
+                emitter.preload(self.tx.locals[name])
+
     def _cells(self, emitter: CodeEmitter) -> str | None:
         """The tuple of the cells that resume functions take, in a temporary; None when the code has none."""
-        code = self.tx.code
-        names = code.co_cellvars + code.co_freevars
+        names = self.code.co_cellvars + self.code.co_freevars
         if not names:
             return None
         for name in names:
@@ -249,7 +275,7 @@ class BreakWriter:
 
     def _handlers(self, emitter: CodeEmitter, cells: str | None, protected: list[Instruction]) -> list[ExceptionEntry]:
         """When the instruction stands in a try or with, what it raises goes on at the original's handler."""
-        entry = self.tx.decoded.handler_of(self.instruction)
+        entry = self.decoded.handler_of(self.instruction)
         if entry is None or not protected:
             return []
         handler = emit.nop()[0]

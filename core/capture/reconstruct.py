@@ -108,7 +108,10 @@ class CodeEmitter:
 
     def preload(self, tracker: VT) -> None:
         """Bring the object into a temporary now, before something it is reached through changes."""
-        if id(tracker) not in self.temporaries:
+        if isinstance(tracker, LazyVariable):
+            tracker = tracker.realized or tracker
+        fixed = tracker.kind == "constant" or isinstance(tracker.source, sources.LocalSource)  # nobody stores there
+        if not fixed and id(tracker) not in self.temporaries:
             self.load(tracker)
             if id(tracker) not in self.temporaries:
                 self.remember(tracker)

@@ -20,7 +20,7 @@ from ..guards.source import (
 )
 from ..guards.tensor_spec import TensorSpec
 from ..variables import constant as constants
-from ..variables import context, deque, mapping, sequence
+from ..variables import context, deque, limits, mapping, sequence
 from ..variables import range as ranges
 from ..variables import set as sets
 from ..variables.base import VariableTracker
@@ -303,6 +303,8 @@ BY_TYPE: dict[type, Any] = {
     collections.deque: deque.from_value,
     types.FunctionType: _function,
     types.CodeType: _code,
+    torch.finfo: limits.from_value,
+    torch.iinfo: limits.from_value,
     functools._lru_cache_wrapper: _cached,
     types.MethodType: _method,
     functools.partial: _partial,

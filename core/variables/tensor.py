@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
-from ..guards.source import AttrSource
+from ..guards.checks import MissingInstanceAttr
+from ..guards.source import AttrSource, InstanceAttrSource
 from .base import VariableTracker
 
 if TYPE_CHECKING:
@@ -105,8 +106,10 @@ class TensorVariable(VariableTracker):
             raise self.refuse("reading __dict__")
         if hasattr(self.cls, name):
             return TensorMethodVariable(self, name)
-        if self.real is not None and self.source is not None and name in getattr(self.real, "__dict__", ()):
-            return tx.wrap(self.real.__dict__[name], AttrSource(self.source, name))
+        if self.real is not None and self.source is not None:
+            if name in self.real.__dict__:
+                return tx.wrap(self.real.__dict__[name], InstanceAttrSource(self.source, name))
+            tx.guard(self.source, MissingInstanceAttr(name))
         tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def _hidden(self, tx: Tracer, name: str) -> VT:
@@ -157,7 +160,7 @@ class TensorVariable(VariableTracker):
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        handler = getattr(self, "method_" + name.strip("_"), None) if name not in BREAKS else None
+        handler = self._handler(name) if name not in BREAKS else None
         if handler is not None:
             result = handler(tx, *args, **kwargs)
             if result is not None:
@@ -174,6 +177,11 @@ class TensorVariable(VariableTracker):
                 remedy="set requires_grad outside the compiled function",
             )
         return tx.graph_method(name, [self, *args], kwargs)
+
+    def _handler(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            return getattr(self, "op_" + name[2:-2], None)
+        return getattr(self, "method_" + name, None)
 
     def _is_noop(self, name: str, args: Sequence[VT]) -> bool:
         wanted = args[0].as_constant() if args else True
@@ -202,16 +210,16 @@ class TensorVariable(VariableTracker):
             return None
         return tx.constant(self.real.type() if self.real is not None else self.fake.type())
 
-    def method_hash(self, tx: Tracer) -> VT | None:
+    def op_hash(self, tx: Tracer) -> VT | None:
         raise self.refuse("hash()")
 
-    def method_iter(self, tx: Tracer) -> VT | None:
+    def op_iter(self, tx: Tracer) -> VT | None:
         return self.iterate(tx)
 
-    def method_bool(self, tx: Tracer) -> VT | None:
+    def op_bool(self, tx: Tracer) -> VT | None:
         return tx.constant(self.truth(tx))
 
-    def method_contains(self, tx: Tracer, item: VT) -> VT | None:
+    def op_contains(self, tx: Tracer, item: VT) -> VT | None:
         raise Unsupported("`in` on a tensor needs its values", remedy="use torch.isin(...).any() and torch.where")
 
     def iterate(self, tx: Tracer) -> VT:
@@ -236,7 +244,7 @@ class TensorVariable(VariableTracker):
         tx.graph_call(operator.setitem, [self, key, value], {})
 
     def contains(self, tx: Tracer, item: VT) -> bool:
-        self.method_contains(tx, item)
+        self.op_contains(tx, item)
         raise AssertionError("unreachable")
 
     # -- coming back -----------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .. import _C
 from ..bytecode import emit
 from ..bytecode.decode import decode
@@ -103,6 +105,7 @@ class BreakWriter:
                 emitter.add(emit.push_null())
             else:
                 emitter.load(value)
+        emitter.set_grad_mode(torch.is_grad_enabled())
         cells = self._cells(emitter)
         start = len(emitter.out)
         name = self.instruction.opname

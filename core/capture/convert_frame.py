@@ -183,7 +183,10 @@ class FrameCompiler:
 
     def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
         builder = GraphBuilder(scalar_outputs=self.options.capture_scalar_outputs)
-        return Trace(frame, self.options, CapturePolicy(state.history, self.options), builder)
+        trace = Trace(frame, self.options, CapturePolicy(state.history, self.options), builder)
+        # now, before the traced code switches anything
+        trace.guard(None, GlobalState(_C.global_state_snapshot()), None, "torch's global state")
+        return trace
 
     def _root_interpreter(self, trace: Trace, break_step: int | None) -> RootInterpreter:
         frame = trace.frame
@@ -201,7 +204,6 @@ class FrameCompiler:
     def _entry(self, state: FrameState, trace: Trace, ending: Any, closed: bool, began: float) -> Any:
         frame = trace.frame
         name = frame.code.co_qualname
-        trace.guard(None, GlobalState(_C.global_state_snapshot()), None, "torch's global state")
         try:
             code, graph = replacement.build(trace, ending, lambda captured: self.compile_graph(captured, name))
         except BaseException:
@@ -212,7 +214,7 @@ class FrameCompiler:
         self._identity_guards(trace)
         program, guards = build_program(trace.guards)
         if graph is None and closed and trace.side_effects.empty:
-            code = frame.code  # nothing to compile: the code itself, while these guards hold
+            code = frame.code.replace()  # nothing to compile: the code as it is, while these guards hold
         record = EntryRecord(guards, graph, frame.code)
         state.history.remember(trace.policy)
         emit(

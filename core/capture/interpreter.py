@@ -171,6 +171,7 @@ class RootInterpreter(Interpreter):
         super().__init__(*args, **kwargs)
         self.break_step = break_step
         self.steps = 0
+        self._raised: dict[int, tuple[VT, int]] = {}  # exceptions that this frame handles, by id: where they came up
 
     def step(self) -> None:
         if self.steps == self.break_step:
@@ -178,10 +179,20 @@ class RootInterpreter(Interpreter):
         try:
             super().step()
         except Unsupported as refusal:
-            raise FoundBreak(self.steps, refusal) from refusal
+            raise FoundBreak(self._last_step_before(self.trace.exceptions), refusal) from refusal
         except ObservedException as raised:
-            raise FoundBreak(self.steps, None) from raised
+            raise FoundBreak(self._last_step_before([*self.trace.exceptions, raised.value]), None) from raised
         self.steps += 1
+
+    def unwind(self, raised: ObservedException) -> None:
+        if raised.value.source is None:
+            self._raised.setdefault(id(raised.value), (raised.value, self.steps))
+        super().unwind(raised)
+
+    def _last_step_before(self, exceptions: list[VT]) -> int:
+        """The present step, or the one that raised first of these: Python must raise an exception for real, for only
+        that gives it a traceback, which handlers show to the user and `with` can't do without."""
+        return min([self.steps, *(self._raised[id(e)][1] for e in exceptions if id(e) in self._raised)])
 
 
 _table: dict[str, Callable[[Any, Instruction], None]] = {}

@@ -135,8 +135,10 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
         return f"code of {root}"
     if root in sys.stdlib_module_names and module != "__main__":
         return "standard library"
-    if root in ("importlib", "_frozen_importlib"):
+    if root in ("importlib", "_frozen_importlib", "_distutils_hack"):
         return "the import system"
+    if module.startswith("namedtuple_"):
+        return "made by collections.namedtuple"
     if code.co_name in ("<module>", "__del__") or code.co_filename.startswith("<frozen"):
         return "module or finaliser code"
     return None

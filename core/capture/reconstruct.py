@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ..bytecode import emit
 from ..bytecode.instruction import Instruction
 from ..errors import Unsupported
@@ -25,8 +27,9 @@ TEMPORARY = ".t"
 class CodeEmitter:
     """Appends to `out`. `outputs` are the graph's outputs in the order of first use."""
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Any, grad_mode: bool = True) -> None:
         self.frame = frame
+        self.grad_mode = grad_mode  # where the emitted code stands
         self.out: list[Instruction] = []
         self.outputs: list[Any] = []
         self.temporaries: dict[int, str] = {}
@@ -282,6 +285,10 @@ class CodeEmitter:
         self.call(5)
 
     def load_entered_exit(self, context: Any) -> None:
+        if context.grad_modes is not None:
+            before, inside = context.grad_modes
+            self.set_grad_mode(before)  # what the manager restores when it exits
+            self.grad_mode = inside
         context.reconstruct(self)
         self.add(emit.dup_top())
         self.load_attr("__enter__")
@@ -290,6 +297,15 @@ class CodeEmitter:
         self.load_attr("__exit__")
 
     # -- attributes, items, stack ----------------------------------------------------------------------------------
+
+    def set_grad_mode(self, mode: bool) -> None:
+        """Bring the process to this grad mode, if it is in the other."""
+        if mode != self.grad_mode:
+            self.load_const(torch.set_grad_enabled)
+            self.load_const(mode)
+            self.call(1)
+            self.pop_top()
+            self.grad_mode = mode
 
     def load_attr(self, name: str) -> None:
         self.add(emit.load_attr(name))

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .. import _C
 from ..bytecode import emit
 from ..bytecode.assemble import assemble
@@ -35,7 +37,7 @@ def build(
     trace: Trace, ending: Ending, compile_graph: Callable[[CapturedGraph], Any]
 ) -> tuple[types.CodeType, CapturedGraph | None]:
     """Assemble the code; the graph is compiled here, once its outputs are known."""
-    emitter = CodeEmitter(trace.frame)
+    emitter = CodeEmitter(trace.frame, trace.grad_mode)
     if not trace.side_effects.empty:
         for tracker in read_before_effects(trace, ending):
             emitter.preload(tracker)
@@ -65,7 +67,7 @@ def build(
 
 def read_before_effects(trace: Trace, ending: Ending) -> list[VT]:
     """What must be in hand before the first change is written, for it is reached through what changes."""
-    rehearsal = CodeEmitter(trace.frame)
+    rehearsal = CodeEmitter(trace.frame, trace.grad_mode)
     write_effects(rehearsal, trace)
     ending.write(rehearsal)
     return list({id(tracker): tracker for tracker in rehearsal.loaded_by_source}.values())
@@ -156,6 +158,7 @@ def return_ending(value: VT, position: Any) -> Ending:
 
     def write(emitter: CodeEmitter) -> list[ExceptionEntry]:
         emitter.load(value)
+        emitter.set_grad_mode(torch.is_grad_enabled())
         emitter.add(emit.return_value())
         return []
 

@@ -140,20 +140,16 @@ def set_module_attribute(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     module, name, value = args
     text = name.as_constant()
     value = value.realize(tx)
+    kind = value.python_type()
     registered = any(
         registry is not None and registry.contains(tx, name)
         for registry in (module.own_attribute(tx, part) for part in ("_parameters", "_buffers", "_modules"))  # type: ignore[attr-defined]
     )
-    if not registered and value.kind not in ("module",) and value.python_type() is not torch.nn.Parameter:
-        module.plain_set_attr(tx, text, value)  # type: ignore[attr-defined]
-        return tx.constant(None)
-    if registered and value.kind == "tensor" and _is_buffer(tx, module, name):
-        module.own_attribute(tx, "_buffers").set_item(tx, name, value)  # type: ignore[attr-defined]
-        return tx.constant(None)
-    raise Unsupported(
-        f"assigning {text!r} changes the module's parameters or submodules",
-        remedy="register parameters and submodules outside the compiled function",
-    )
+    if registered or issubclass(kind, (torch.nn.Module, torch.nn.Parameter, torch.nn.Buffer)):
+        setter = tx.wrap(torch.nn.Module.__setattr__, None, constant=True)
+        return tx.trace_into(setter, [module, name, value], {})
+    module.plain_set_attr(tx, text, value)  # type: ignore[attr-defined]
+    return tx.constant(None)
 
 
 LOGGER_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
@@ -173,11 +169,6 @@ def defer_call(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
             raise Unsupported("logging a value that only a run can tell", remedy="log it outside the compiled function")
     tx.side_effects.defer(fn, args, kwargs)
     return tx.constant(None)
-
-
-def _is_buffer(tx: Any, module: Any, name: VT) -> bool:
-    buffers = module.own_attribute(tx, "_buffers")
-    return buffers is not None and buffers.contains(tx, name)
 
 
 @function(torch.Tensor.__contains__, torch.Tensor.__len__, torch.Tensor.__iter__)

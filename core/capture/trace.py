@@ -6,6 +6,8 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ..errors import UserLine
 from ..graph.builder import GraphBuilder
 from ..guards.guard import Guard, GuardSet
@@ -42,6 +44,7 @@ class Trace:
     inlined: set[types.CodeType] = field(default_factory=set)
     numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
     depth: int = 0
+    grad_mode: bool = field(default_factory=torch.is_grad_enabled)  # at the start of the frame
 
     def guard(self, source: Any, check: Any, line: UserLine | None, reason: str = "") -> None:
         """Assume `check`; guards on a source that the traced code made are void and never arrive here."""

@@ -195,6 +195,12 @@ class TracerServices(Host):
 
         return call_function(self, fn.realize(self), [arg.realize(self) for arg in args], kwargs or {})
 
+    def trace_into(self, fn: VT, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """Run the function's own code, whatever handler or verdict there is for calls of it."""
+        from .inline import run_function
+
+        return run_function(self, fn, list(args), kwargs)
+
     def call_builtin(self, fn: Callable[..., Any], args: Sequence[VT]) -> VT:
         """Call a builtin function."""
         return BuiltinVariable(fn).call(self, args, {})

@@ -8,10 +8,13 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..guards.source import TypeAttrSource
 from .base import VariableTracker
 from .exception import ExceptionVariable
 from .function import MethodVariable
+from .nn_module import ModuleVariable
 from .object import MISSING, BoundSlotVariable, UserObjectVariable, find_on_type
 
 if TYPE_CHECKING:
@@ -25,6 +28,13 @@ PAYLOADS = (collections.OrderedDict, collections.defaultdict, dict, list, set, f
 def payload_base(cls: type) -> type | None:
     """The builtin container that a class extends, None for plain classes."""
     return next((base for base in cls.__mro__ if base in PAYLOADS), None)
+
+
+def new_object(cls: type) -> UserObjectVariable:
+    """An object of a plain class that the traced code makes."""
+    if issubclass(cls, torch.nn.Module):
+        return ModuleVariable(cls)
+    return UserObjectVariable(cls)
 
 
 class ClassVariable(VariableTracker):
@@ -186,7 +196,7 @@ class ClassVariable(VariableTracker):
             new, _ = find_on_type(self.cls, "__new__")
             if new is not object.__new__:
                 raise self.refuse("making an object of a class written in C")
-            return UserObjectVariable(self.cls)
+            return new_object(self.cls)
         return UserObjectVariable(self.cls, payload=self._payload(tx, base, args))
 
     def _payload(self, tx: Tracer, base: type, args: Sequence[VT]) -> VT:

@@ -28,6 +28,11 @@ class TorchContextVariable(VariableTracker):
         self.args = args
         self.kwargs = kwargs or {}
 
+    @property
+    def grad_modes(self) -> tuple[bool, bool] | None:
+        """While entered: the grad mode outside and inside; None for managers that leave it alone."""
+        return None
+
     def python_type(self) -> type:
         return self.cls
 
@@ -110,6 +115,10 @@ class GradModeVariable(TorchContextVariable):
     def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
         super().__init__(cls, args, kwargs, source)
         self.previous: list[bool] = []
+
+    @property
+    def grad_modes(self) -> tuple[bool, bool] | None:
+        return (self.previous[-1], self.mode) if self.previous else None
 
     @property
     def mode(self) -> bool:

@@ -32,7 +32,8 @@ _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENER
 class ResumeCode:
     """The code of a resume function and how to call it.
 
-    stack: positions of the stack, from the bottom, whose values are the first arguments (all but the NULLs). locals:
+    stack: positions of the stack, from the bottom, whose values are the first arguments (all but the NULLs, and but the
+    places where handlers keep a position in the original code, which means nothing in another). locals:
     the names of the arguments behind them. freevars: the original's variables whose cells make up the closure, in
     order (its co_cellvars, then its co_freevars). handled: positions in `stack` that stand for a handler being run;
     the argument there is the exception being handled (what `sys.exception()` gives inside), not the value that lies
@@ -101,7 +102,7 @@ def build_resume(
     entry, entry_table = _entry(decoded, shape, nulls, taken, covered, freevars)
     if kept[0] is not start:
         entry += emit.jump(start)
-    passed = tuple(place for place in range(depth) if place not in nulls)
+    passed = tuple(place for place in range(depth) if place not in nulls and place not in shape.lasti)
     names = [f"{_STACK}{place}" for place in passed] + [*plain, *(_SLOT + name for name in covered)]
     places: dict[Instruction, int] = {}
     resumed = assemble(
@@ -249,6 +250,8 @@ def _entry(
             entry += _enter_comprehension(argument, place in nulls, variable, saved[place].plain)
         elif place in nulls:
             entry += emit.push_null()
+        elif place in shape.lasti:
+            entry += emit.load_const(0)
         elif place in shape.handled:
             entering, protected = _enter_handler(argument, place)
             entry += entering

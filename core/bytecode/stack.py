@@ -77,17 +77,21 @@ def stack_size(
     return deepest
 
 
+HANDLED, LASTI = -1, -2
+
+
 @dataclass(frozen=True)
 class Mark:
     """A place on the stack that holds bookkeeping of Python itself.
 
-    With `slot` -1: what `sys.exception()` was before the running handler was entered (PUSH_EXC_INFO put it there,
-    POP_EXCEPT takes it back). Else: what the frame's slot held before an inlined comprehension took it over; `plain`
+    With `slot` HANDLED: what `sys.exception()` was before the running handler was entered (PUSH_EXC_INFO put it there,
+    POP_EXCEPT takes it back). With LASTI: where in this very code the exception was raised, for RERAISE to set the
+    frame back to. Else: what the frame's slot held before an inlined comprehension took it over; `plain`
     says that the comprehension keeps a plain value there, not a cell.
     """
 
     place: int
-    slot: int = -1
+    slot: int = HANDLED
     plain: bool = False
 
 
@@ -101,7 +105,12 @@ class StackShape:
     @property
     def handled(self) -> tuple[int, ...]:
         """Places, from the bottom, of the marks of running handlers."""
-        return tuple(sorted(mark.place for mark in self.marks if mark.slot < 0))
+        return tuple(sorted(mark.place for mark in self.marks if mark.slot == HANDLED))
+
+    @property
+    def lasti(self) -> frozenset[int]:
+        """Places of positions in the code."""
+        return frozenset(mark.place for mark in self.marks if mark.slot == LASTI)
 
     @property
     def plain_slots(self) -> frozenset[int]:
@@ -130,6 +139,8 @@ def _shapes(decoded: DecodedCode) -> list[StackShape | None]:
             instruction, entry = instructions[at], handlers[at]
             if entry is not None:
                 kept = tuple(mark for mark in shape.marks if mark.place < entry.depth)
+                if entry.lasti:
+                    kept += (Mark(entry.depth, LASTI),)
                 waiting.append((decoded.index_of(entry.target), StackShape(entry.depth + entry.lasti + 1, kept)))
             if instruction.target is not None:
                 waiting.append((decoded.index_of(instruction.target), _after(decoded, instruction, shape, True)))
@@ -157,7 +168,7 @@ def _after(decoded: DecodedCode, instruction: Instruction, shape: StackShape, ju
             marks = tuple(replace(mark, place=swapped.get(mark.place, mark.place)) for mark in marks)
         elif opname == "POP_EXCEPT":
             # What it takes is often a copy; either way the innermost handler is left and its mark means nothing more.
-            left = max((mark.place for mark in marks if mark.slot < 0), default=-1)
-            marks = tuple(mark for mark in marks if mark.slot >= 0 or mark.place != left)
+            left = max((mark.place for mark in marks if mark.slot == HANDLED), default=-1)
+            marks = tuple(mark for mark in marks if mark.slot != HANDLED or mark.place != left)
         marks = tuple(mark for mark in marks if mark.place < depth)
     return StackShape(depth, marks)

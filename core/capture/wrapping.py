@@ -116,8 +116,10 @@ def _build(tx: Any, value: Any, source: Any) -> VT:
     if cls in CONTEXT_CLASSES:
         found = context.from_value(tx, value, source)
         if found is not None:
-            tx.guard(source, Is(value))
+            tx.guard(source, TypeIs(cls))
             return found
+    if is_type_expression(value):
+        return type_expression(tx, value, source)
     if isinstance(value, type):
         return _class(tx, value, source)
     if isinstance(value, types.ModuleType):
@@ -192,7 +194,7 @@ def _code(tx: Any, value: types.CodeType, source: Any) -> VT:
 
 def _method(tx: Any, value: types.MethodType, source: Any) -> VT:
     tx.guard(source, TypeIs(types.MethodType))
-    return MethodVariable.from_value(tx, value, source)
+    return context.method_from_value(tx, value, source) or MethodVariable.from_value(tx, value, source)
 
 
 def _partial(tx: Any, value: functools.partial[Any], source: Any) -> VT:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..guards.checks import Equals, Is
+from ..guards.source import InstanceAttrSource, MethodPartSource
 from .base import VariableTracker
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class TorchContextVariable(VariableTracker):
         self.cls = cls
         self.args = args
         self.kwargs = kwargs or {}
+        self.entered = 0  # by the traced code
 
     @property
     def grad_modes(self) -> tuple[bool, bool] | None:
@@ -60,9 +63,11 @@ class TorchContextVariable(VariableTracker):
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if name == "__enter__":
             self.enter(tx)
+            self.entered += 1
             return tx.constant(None)
         if name == "__exit__":
             self.exit(tx)
+            self.entered -= 1
             return tx.constant(None)
         if name == "clone":
             return type(self)(self.cls, self.args, self.kwargs)
@@ -102,7 +107,7 @@ class ContextMethodVariable(VariableTracker):
         return self.context.call_method(tx, self.name, args, kwargs)
 
     def reconstruct(self, emit: Emitter) -> None:
-        if self.name == "__exit__":
+        if self.name == "__exit__" and (self.context.entered > 0 or self.context.source is None):
             emit.load_entered_exit(self.context)
             return
         emit.load(self.context)
@@ -170,6 +175,11 @@ class AutocastVariable(TorchContextVariable):
         )
 
     def exit(self, tx: Tracer) -> None:
+        if not self.tokens:
+            raise Unsupported(
+                "leaving an autocast region that was entered before the graph is not traced",
+                remedy="keep what breaks the graph out of the region",
+            )
         tx.builder.exit_autocast(self.tokens.pop(), line=tx.line)
 
 
@@ -229,12 +239,34 @@ CONTEXT_CLASSES = frozenset((*GRAD_MODES, torch.set_grad_enabled, torch.inferenc
 
 
 def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | None:
-    """The tracker of a real context manager of torch, None when it is of another class."""
-    if type(value) in GRAD_MODES:
-        return GradModeVariable(type(value), source=source)
-    if type(value) is torch.set_grad_enabled:
-        return GradModeVariable(type(value), (value.mode,), source=source)
-    if type(value) in AUTOCASTS:
-        args = (value.device, value.fast_dtype, value._enabled, value._cache_enabled)
+    """The tracker of a real context manager of torch, None when it is of another class; what it does is guarded."""
+
+    def part(name: str) -> Any:
+        found = getattr(value, name)
+        if source is not None:
+            tx.guard(InstanceAttrSource(source, name), Equals(found))
+        return found
+
+    cls = type(value)
+    if cls in GRAD_MODES or cls is torch.set_grad_enabled:
+        args = (part("mode"),) if cls is torch.set_grad_enabled else ()
+        found = GradModeVariable(cls, args, source=source)
+        found.previous.append(part("prev"))  # for an exit whose entry came before the traced code
+        return found
+    if cls in AUTOCASTS:
+        args = tuple(part(name) for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"))
         return AutocastVariable(torch.autocast, args, source=source)
     return None
+
+
+def method_from_value(tx: Tracer, method: types.MethodType, source: Any) -> VT | None:
+    """The tracker of a real manager's bound __enter__ or __exit__, None for other methods."""
+    name = method.__func__.__name__
+    if type(method.__self__) not in CONTEXT_CLASSES or name not in ("__enter__", "__exit__"):
+        return None
+    if getattr(type(method.__self__), name, None) is not method.__func__:
+        return None
+    if source is not None:
+        tx.guard(MethodPartSource(source, "func"), Is(method.__func__))
+    manager = tx.wrap(method.__self__, MethodPartSource(source, "self") if source is not None else None)
+    return ContextMethodVariable(manager, name) if isinstance(manager, TorchContextVariable) else None

@@ -104,7 +104,7 @@ def _compile_object(model: Any, settings: CompileOptions, resolved: Any) -> Any:
     return _compiled_function(_as_function(model), settings, resolved)
 
 
-def _as_function(target: Callable[..., Any]) -> types.FunctionType:
+def _as_function(target: Callable[..., Any]) -> Any:
     """A Python function that calls any other callable."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -116,7 +116,7 @@ def _as_function(target: Callable[..., Any]) -> types.FunctionType:
     return call
 
 
-def _compiled_function(fn: types.FunctionType, settings: CompileOptions, resolved: Any) -> Any:
+def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any) -> Any:
     """The callable of a function; the same again for equal options while it lives."""
     key = (id(fn), settings.key)
     known = _callables.get(key)

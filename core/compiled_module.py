@@ -41,7 +41,7 @@ def view(module: torch.nn.Module, original: type, call: Any, again: Callable[[An
 
     def plain(self: Any) -> torch.nn.Module:
         """The same state behind the original class."""
-        result = original.__new__(original)
+        result: torch.nn.Module = object.__new__(original)
         object.__setattr__(result, "__dict__", self.__dict__)
         return result
 
@@ -56,7 +56,7 @@ def view(module: torch.nn.Module, original: type, call: Any, again: Callable[[An
         "__copy__": lambda self: again(copy.copy(plain(self))),
         "__reduce_ex__": lambda self, protocol: plain(self).__reduce_ex__(protocol),
     }
-    compiled_class = type(original)(original.__name__, (original,), namespace)
-    result = object.__new__(compiled_class)
+    compiled_class: type[torch.nn.Module] = type(original)(original.__name__, (original,), namespace)
+    result: torch.nn.Module = object.__new__(compiled_class)
     object.__setattr__(result, "__dict__", module.__dict__)
     return result

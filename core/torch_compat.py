@@ -225,9 +225,14 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
     from torch.utils._sympy.interp import sympy_interp
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
+    class Written(PythonReferenceAnalysis):
+        @staticmethod
+        def int_truediv(a: Any, b: Any) -> Any:
+            return a / b  # on numbers of the call, so Python's own division
+
     tracer = fx.proxy.GraphAppendingTracer(graph)
     proxies = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}
-    result = sympy_interp(PythonReferenceAnalysis, proxies, expr)
+    result = sympy_interp(Written, proxies, expr)
     return result.node
 
 

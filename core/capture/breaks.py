@@ -155,13 +155,27 @@ class BreakWriter:
         return len(instructions)
 
     def _jump(self, emitter: CodeEmitter, cells: str | None) -> int:
-        """FOR_ITER: fall through with one more value, or go to the target without the iterator."""
         instruction = self.instruction
+        if instruction.opname.startswith("JUMP_IF"):
+            return self._jump_or_pop(emitter, cells)
         if instruction.opname != "FOR_ITER":
             raise Unsupported(
                 f"a graph break at {instruction.opname} can't be resumed",
                 remedy="move the expression into a statement of its own",
             )
+        return self._loop(emitter, cells)
+
+    def _jump_or_pop(self, emitter: CodeEmitter, cells: str | None) -> int:
+        """`and`, `or` in a value: jump and keep the value, or drop it and go on."""
+        taken = emit.nop()[0]
+        emitter.add([Instruction(self.instruction.opname, None, None, target=taken)])
+        self._resume(emitter, cells, ResumePoint(self._next(), self._shape(self.stack[:-1])))
+        emitter.add([taken])
+        self._resume(emitter, cells, ResumePoint(self._target(), self._shape(self.stack)))
+        return 1
+
+    def _loop(self, emitter: CodeEmitter, cells: str | None) -> int:
+        """FOR_ITER: fall through with one more value, or go to the target without the iterator."""
         exhausted = emit.nop()[0]
         loop = Instruction("FOR_ITER", None, None, target=exhausted)
         emitter.add([loop])

@@ -6,6 +6,7 @@ A size that differed between two captures of one callable becomes symbolic; `dyn
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -70,15 +71,16 @@ class CapturePolicy:
 
     def symbolic_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable | None:
         """The tracker of a symbolic number, None when its value is part of the entry."""
-        if type(value) is not int or isinstance(source, (InstanceAttrSource, DictItemSource)):
+        if isinstance(source, (InstanceAttrSource, DictItemSource)) or not math.isfinite(value):
             return None
         name = source.name()
         self.numbers[name] = value
         seen = self.history.numbers.get(name, value)
         changed = seen is None or seen != value
-        if self.dynamic is False or not (self.dynamic or changed) or not _from_call(source):
+        wanted = changed or self.dynamic and type(value) is int
+        if self.dynamic is False or not wanted or not _from_call(source):
             return None
-        tx.guard(source, TypeIs(int))
+        tx.guard(source, TypeIs(type(value)))
         known = tx.trace.numbers.get(name)
         if known is None:
             known = tx.trace.numbers[name] = SymbolicVariable(tx.builder.add_scalar_input(value, source), source)

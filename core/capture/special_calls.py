@@ -8,6 +8,7 @@ import functools
 import inspect
 import logging
 import types
+import typing
 import warnings
 import weakref
 from collections.abc import Callable
@@ -125,6 +126,18 @@ def signature(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
         found = found.replace(parameters=list(found.parameters.values())[bound:])
     tx.trace.kept.append(found)
     return tx.wrap(found, None, constant=True)
+
+
+def _part_of_type(part: Callable[[Any], Any]) -> Handler:
+    def handler(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        if kwargs or len(args) != 1 or not args[0].is_constant():
+            raise Unsupported("looking into this type is not traced", remedy="do it outside the function")
+        return tx.constant(part(args[0].as_constant()))  # type expressions never change
+
+    return handler
+
+
+FUNCTIONS.update({part: _part_of_type(part) for part in (typing.get_origin, typing.get_args)})
 
 
 @function(contextlib.suppress.__init__)

@@ -36,6 +36,8 @@ from ..variables.python_module import OpaqueVariable, PythonModuleVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
 from ..variables.torch_function import TorchClassVariable, TorchFunctionVariable
+from ..variables.type_expression import from_value as type_expression
+from ..variables.type_expression import is_type_expression
 from . import policy
 from .cached_function import CachedFunctionVariable
 

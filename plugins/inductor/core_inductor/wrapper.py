@@ -1,9 +1,9 @@
 """The wrapper: the straight-line Python program that calls kernels and ATen, and the translation unit of its kernels.
 
-Enters: a Plan. Leaves: a `CompiledProgram`: C++ source, kernel specs, Python source. The Python source is executed with a
-namespace of five names: `torch`, `kernel` (position -> callable) and `view` (layout -> callable) from the runtime,
-`constants` and `callables` (dicts); it defines `call(*args) -> tuple`. It binds every callable once, at module level, so
-that a call is locals and globals only.
+Enters: a Plan. Leaves: a `CompiledProgram`: C++ source, kernel specs, Python source. The Python source is executed with
+a namespace of five names: `torch`, `kernel` (position -> callable) and `view` (layout -> callable) from the runtime,
+`constants` and `callables` (dicts); it defines `call(*args) -> tuple`. It binds every callable once, at module level,
+so that a call is locals and globals only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .cpp.ops import Expressions
 from .cpp.printer import print_kernel
 from .ir import expr
 from .ir.expr import Index
-from .ir.graph import LoopGraph
-from .ir.nodes import Extern, ExternResult, Input, Node, Scalar, Strided
+from .ir.graph import LoopGraph, leaves
+from .ir.nodes import Extern, ExternResult, Input, Loops, Node, Scalar, Strided, dense_strides
 from .runtime.spec import KernelSpec, OutputSpec
 from .sched.memory import CallStep, KernelStep, NumberStep, Plan, Step, reads
 
@@ -56,6 +56,7 @@ class WrapperPrinter:
     """Prints one plan."""
 
     def __init__(self, plan: Plan) -> None:
+        settle_shapes(plan)
         self.plan = plan
         self.graph: LoopGraph = plan.graph
         self.expressions = Expressions()
@@ -390,6 +391,25 @@ def linear_form(call: Extern) -> tuple[Strided, ...] | None:
         x = Strided(source, source.sizes, source.strides, 0)
     weight = Strided(node, node.sizes, node.strides, 0)
     return (x, weight) if bias is None else (x, weight, bias)
+
+
+def settle_shapes(plan: Plan) -> None:
+    """Give a kernel's output the one shape in which it is needed as a tensor, so that nobody has to make a view of it.
+
+    Kernels address memory by offsets that are already fixed; only the tensor's sizes and strides change.
+    """
+    wanted: dict[Node, set[tuple]] = {}
+    sources: list[Any] = [plan.graph.outputs]
+    sources += [(s.call.args, s.call.kwargs) for s in plan.steps if isinstance(s, CallStep)]
+    for leaf in leaves(sources):
+        if isinstance(leaf, Strided) and isinstance(leaf.node, Loops):
+            wanted.setdefault(leaf.node, set()).add((leaf.sizes, leaf.strides, leaf.offset))
+    for node, shapes in wanted.items():
+        if len(shapes) != 1:
+            continue
+        ((sizes, strides, offset),) = shapes
+        if offset == 0 and expr.product(sizes) == node.numel and dense_strides(sizes, strides):
+            node.sizes, node.strides = sizes, strides
 
 
 def used_nodes(plan: Plan) -> set[Node]:

@@ -45,6 +45,16 @@ def test_constants_stay_plain_ints():
     assert expr.floordiv(expr.add(expr.mul(i, 6), 5), 6) == i
 
 
+def test_reversed_and_merged_dimensions_are_one_reversed_walk():
+    i = loop_var("i0", 103680)
+    position = expr.sub(103679, i)
+    index = delinearize(position, (24, 36, 120))
+    assert linear(index, row_major((24, 36, 120))) == position
+    for at in (0, 1, 119, 120, 4319, 4320, 103679):
+        values = {next(iter(i.terms))[0]: at}
+        assert linear([substitute(e, values) for e in index], row_major((24, 36, 120))) == 103679 - at
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_random_reshape_chains_agree_with_brute_force(seed):
     rng = random.Random(seed)
@@ -62,23 +72,39 @@ def test_random_reshape_chains_agree_with_brute_force(seed):
             rest = rest[take:]
         return tuple(sizes)
 
-    total = 1
-    for f in factors:
-        total *= f
     shapes = [shape() for _ in range(4)]
-    v = tuple(0 if s == 1 else loop_var(f"i{k}", s) for k, s in enumerate(shapes[-1]))
-    index, plain = v, shapes[-1]
-    order = list(range(len(plain)))
+    order = list(range(len(shapes[-1])))
     rng.shuffle(order)
-    permuted = tuple(plain[k] for k in order)
-    index = tuple(index[k] for k in order)
-    for other in shapes[:-1]:
-        index = delinearize(linear(index, row_major(permuted)), other)
-        permuted = other
-    atoms = [next(iter(w.terms))[0] if not isinstance(w, int) else None for w in v]
+    reversed_ = [rng.random() < 0.5 for _ in shapes]
+
+    def walk(index, split):
+        """Permute, then reshape through all shapes, some read backwards; `split` makes a multi-index of a position."""
+        sizes = tuple(shapes[-1][k] for k in order)
+        index = tuple(index[k] for k in order)
+        for other, backwards in zip(shapes[:-1], reversed_):
+            position = linear(index, row_major(sizes))
+            if backwards:
+                position = expr.sub(total(other) - 1, position)
+            index, sizes = split(position, other), other
+        return linear(index, row_major(sizes))
+
+    v = tuple(0 if s == 1 else loop_var(f"i{k}", s) for k, s in enumerate(shapes[-1]))
+    symbolic = walk(v, delinearize)
     for point in itertools.product(*(range(s) for s in shapes[-1])):
-        values = {a: p for a, p in zip(atoms, point) if a is not None}
-        position = 0
-        for k, stride in zip(order, row_major(tuple(plain[k] for k in order))):
-            position += point[k] * stride
-        assert linear([substitute(i, values) for i in index], row_major(permuted)) == position
+        values = {next(iter(w.terms))[0]: p for w, p in zip(v, point) if not isinstance(w, int)}
+        assert substitute(symbolic, values) == walk(point, by_division)
+
+
+def total(sizes):
+    result = 1
+    for s in sizes:
+        result *= s
+    return result
+
+
+def by_division(position, sizes):
+    index = []
+    for s in reversed(sizes):
+        index.append(position % s)
+        position //= s
+    return tuple(reversed(index))

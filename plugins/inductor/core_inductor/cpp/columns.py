@@ -1,7 +1,7 @@
 """Folding kernels whose rows are contiguous: blocks of neighbouring rows ("lanes") are folded side by side.
 
-Every fold is an array of one block; the inner loop runs over the lanes and vectorises. Float sums are added up in runs and
-then in double, as in walks.py.
+Every fold is an array of one block; the inner loop runs over the lanes and vectorises. Float sums are added up in
+runs and then in double, as in walks.py.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ PARALLEL_WORK = 32768
 
 @dataclass
 class Signature:
-    """How a kernel's arguments arrive. inputs, outputs: buffers by pointer position; ints, floats: names by position."""
+    """How a kernel's arguments arrive. inputs, outputs: buffers by pointer position; ints, floats: names by
+    position."""
 
     inputs: Sequence[Node]
     outputs: Sequence[Node]
@@ -71,7 +72,7 @@ class KernelPrinter:
         if self.checks:
             self.source.line("int status = 0;")
 
-    # --- shared with the other printers -----------------------------------------------------------------------------------
+    # --- shared with the other printers ------------------------------------------------------------------------------
 
     def size(self, variable: Index) -> str:
         """The size of a loop variable as text."""

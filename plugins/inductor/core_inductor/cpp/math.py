@@ -1,6 +1,7 @@
 """The vectorisable functions that kernels call, as text: only those a translation unit uses are printed into it.
 
-float32 functions are branch-free, so that loops calling them vectorise. Their polynomials are near-minimax fits (Chebyshev
+float32 functions are branch-free, so that loops calling them vectorise. Their polynomials are near-minimax fits
+(Chebyshev
 interpolation at 40 digits) of the functions named beside them; the errors quoted are of the fit, and the tests measure
 the whole functions in units of the last place. NaN, infinities, signed zeros and subnormals come out as in libm.
 Functions without a branch-free form (sin, pow, ...) and all of float64 go to libm, one element at a time.
@@ -11,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LIBM = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma pow "
-    "atan2 hypot nextafter fmod".split()
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
+    "lgamma pow atan2 hypot nextafter fmod".split()
 )
 """Functions of libm that may be called, each also with the suffix f."""
 
@@ -57,8 +58,8 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     return (unsigned short)(sign | magnitude);
 }""",
     ),
-    # exp(r) = 1 + r + r^2 P(r) on |r| <= ln(2)/2, fit 7e-8 of r^2, with what 1 + r rounds off added back; 2^n is applied in two halves so that subnormal
-    # results round once and n up to 128 does not overflow.
+    # exp(r) = 1 + r + r^2 P(r) on |r| <= ln(2)/2, fit 7e-8 of r^2, with what 1 + r rounds off added back; 2^n is
+    # applied in two halves so that subnormal results round once and n up to 128 does not overflow.
     "exp_f": (
         ("bits_of", "float_of"),
         """float exp_f(float x) {
@@ -270,7 +271,10 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "floor_remainder": (
         (),
-        "long floor_remainder(long a, long b) { long r = a % b; return r + ((r != 0) & ((r < 0) != (b < 0)) ? b : 0); }",
+        """long floor_remainder(long a, long b) {
+    long r = a % b;
+    return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r;
+}""",
     ),
     "checked_index": (
         (),

@@ -1,6 +1,7 @@
 """Pointwise kernels: nested loops, the innermost a simd loop, outer ones shared among threads.
 
-A value that does not depend on the inner loops is computed outside of them (the row that a gather reads, a broadcast factor).
+A value that does not depend on the inner loops is computed outside of them (the row that a gather reads, a broadcast
+factor).
 """
 
 from __future__ import annotations

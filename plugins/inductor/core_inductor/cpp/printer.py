@@ -1,7 +1,7 @@
 """The printer of kernels: one C++ function for each.
 
-Enters: a scheduled kernel, the order of its pointers, in-place pairs. Leaves: the function's text without its name (equal
-kernels of a graph share one function) and whether it uses threads.
+Enters: a scheduled kernel, the order of its pointers, in-place pairs. Leaves: the function's text without its name
+(equal kernels of a graph share one function) and whether it uses threads.
 """
 
 from __future__ import annotations

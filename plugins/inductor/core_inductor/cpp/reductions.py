@@ -1,6 +1,7 @@
 """Accumulators: the variables, updates and results of one fold, as text.
 
-A sum in float32 is folded in short runs (the vectorised inner loop) whose results are added up in double: the error does not
+A sum in float32 is folded in short runs (the vectorised inner loop) whose results are added up in double: the error
+does not
 grow with the length. Extremes remember separately whether a NaN went by, so that the loop stays a plain maximum.
 """
 
@@ -94,7 +95,7 @@ class Accumulator:
             equal = f"({equal} || ({value} != {value} && {best} != {best}))"
         return f"if ({better} || ({equal} && {position} < {at})) {{ {best} = {value}; {at} = {position}; }}"
 
-    # --- totals over runs, chunks and threads -----------------------------------------------------------------------------
+    # --- totals over runs, chunks and threads ------------------------------------------------------------------------
 
     def totals(self) -> list[Variable]:
         """The variables that runs are merged into."""

@@ -1,7 +1,7 @@
 """Pointwise kernels that read some operands across memory: tiles are turned over in L1.
 
-Enters: a pointwise kernel whose innermost loop strides through an operand that another loop walks contiguously. Each tile
-of such an operand is first copied, along its own memory, into a small turned array; the body then reads that.
+Enters: a pointwise kernel whose innermost loop strides through an operand that another loop walks contiguously. Each
+tile of such an operand is first copied, along its own memory, into a small turned array; the body then reads that.
 Without it every element costs a line of cache.
 """
 
@@ -24,7 +24,8 @@ ALONG = 64
 
 @dataclass
 class Tile:
-    """across: the loop that walks the turned operands' memory; along: the innermost loop; loads: the turned operands."""
+    """across: the loop that walks the turned operands' memory; along: the innermost loop; loads: the turned
+    operands."""
 
     across: int
     along: int
@@ -102,7 +103,8 @@ def _tile(printer: KernelPrinter, tile: Tile, across: Index, along: Index) -> No
 
 
 def _copy(printer: KernelPrinter, k: int, across: Index, along: Index) -> None:
-    """One tile of an operand into turned[across][along]: 8x8 blocks in registers where they fit, the rest by elements."""
+    """One tile of an operand into turned[across][along]: 8x8 blocks in registers where they fit, the rest by
+    elements."""
     source = printer.source
     node, offset = printer.kernel.values[k].attr
     a, b = expr_atom(across), expr_atom(along)

@@ -1,6 +1,7 @@
 """Folding kernels whose columns are contiguous: rows shared among threads, each row walked while it is in cache.
 
-A value of one walk that a later walk needs is computed again when that is cheap, read back from an output that holds it, or
+A value of one walk that a later walk needs is computed again when that is cheap, read back from an output that holds
+it, or
 kept in a scratch row on the stack. Kernels with few rows and long columns share the columns instead (print_split).
 """
 
@@ -276,7 +277,8 @@ CHUNKS = 64
 
 
 def print_split(printer: KernelPrinter) -> None:
-    """Rows one after the other; the outermost column loop in chunks shared among threads, partial results merged in order."""
+    """Rows one after the other; the outermost column loop in chunks shared among threads, partial results merged in
+    order."""
     walks = Walks(printer)
     source, kernel = printer.source, printer.kernel
     rows = kernel.rows

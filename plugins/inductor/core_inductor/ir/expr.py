@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Union
 
 _order = itertools.count()
 
@@ -31,7 +30,8 @@ class Atom:
 
 
 class Expr:
-    """A polynomial: monomial (a sorted tuple of atoms) -> nonzero integer coefficient. Never constant, never changed."""
+    """A polynomial: monomial (a sorted tuple of atoms) -> nonzero integer coefficient. Never constant, never
+    changed."""
 
     __slots__ = ("terms", "_hash")
 
@@ -51,7 +51,7 @@ class Expr:
         return text(self)
 
 
-Index = Union[int, Expr]
+Index = int | Expr
 
 
 class LoopVar(Atom):
@@ -279,14 +279,18 @@ def nonnegative(e: Index) -> bool:
     return constant >= 0
 
 
+def surely_nonnegative(e: Index) -> bool:
+    """True when `e` is proven >= 0 over the ranges of its variables."""
+    return all(coefficient >= 0 for coefficient in terms_of(e).values()) or nonnegative(lower(e))
+
+
 def below(e: Index, bound: Index) -> bool:
     """True when 0 <= e < bound is proven."""
     if isinstance(e, int) and isinstance(bound, int):
         return 0 <= e < bound
     if not nonnegative(sub(sub(bound, 1), upper(e))):
         return False
-    terms = terms_of(e)
-    return all(coefficient >= 0 for coefficient in terms.values()) or nonnegative(lower(e))
+    return surely_nonnegative(e)
 
 
 def hint(e: Index) -> int:
@@ -328,7 +332,19 @@ def _divide_monomial(monomial: tuple[Atom, ...], divisor: tuple[Atom, ...]) -> t
 
 
 def _split(e: Index, divisor: Index) -> tuple[Index, Index]:
-    """(q, r) with e == q * divisor + r, where q takes every term that the divisor divides."""
+    """(q, r) with e == q * divisor + r, r never negative, q as large as can be seen.
+
+    Quotients must not be taken of negative numbers: everything that bounds them relies on it. So what would leave a
+    rest that may be negative (the constant of a reversed dimension) is not split off.
+    """
+    for constant in (True, False):
+        quotient, rest = _split_terms(e, divisor, constant)
+        if quotient == 0 or surely_nonnegative(rest):
+            return quotient, rest
+    return 0, e
+
+
+def _split_terms(e: Index, divisor: Index, constant: bool) -> tuple[Index, Index]:
     divisor_terms = terms_of(divisor)
     if len(divisor_terms) != 1:
         exact = exact_quotient(e, divisor)
@@ -338,9 +354,9 @@ def _split(e: Index, divisor: Index) -> tuple[Index, Index]:
     rest: dict[tuple[Atom, ...], int] = {}
     for monomial, coefficient in terms_of(e).items():
         left = _divide_monomial(monomial, divisor_monomial)
-        if left is not None and coefficient % divisor_coefficient == 0:
+        if left is not None and coefficient % divisor_coefficient == 0 and (monomial or constant):
             quotient[left] = coefficient // divisor_coefficient
-        elif left is not None and not monomial:
+        elif left is not None and not monomial and constant:
             quotient[()] = coefficient // divisor_coefficient
             rest[()] = coefficient % divisor_coefficient
         else:
@@ -610,12 +626,8 @@ def _atom_text(atom: Atom, names: Mapping[Atom, str] | None, divide: str, wide: 
         text(atom.numerator, names, divide=divide, wide=wide),
         text(atom.divisor, names, divide=divide, wide=wide),
     )
-    if divide == "/" and not _surely_nonnegative(atom.numerator):
+    if divide == "/" and not surely_nonnegative(atom.numerator):
         return (
             f"{'floor_quotient' if isinstance(atom, Quotient) else 'floor_remainder'}((long)({left}), (long)({right}))"
         )
     return f"(({left}) {divide if isinstance(atom, Quotient) else '%'} ({right}))"
-
-
-def _surely_nonnegative(e: Index) -> bool:
-    return all(coefficient >= 0 for coefficient in terms_of(e).values()) or nonnegative(lower(e))

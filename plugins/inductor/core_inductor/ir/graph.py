@@ -1,7 +1,7 @@
 """LoopGraph: the loop IR of one graph, in an order in which it could run.
 
-Enters: nodes from the lowerings. Leaves: the list that the scheduler reads, the outputs and the arguments. This file must
-not know ATen.
+Enters: nodes from the lowerings. Leaves: the list that the scheduler reads, the outputs and the arguments. This file
+must not know ATen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class PythonValue:
 
 @dataclass
 class LoopGraph:
-    """items: Loops and Extern in a valid order. outputs: View, Scalar or constants. bindings: size symbol -> how to read it."""
+    """items: Loops and Extern in a valid order. outputs: View, Scalar or constants. bindings: size symbol -> how to
+    read it."""
 
     arguments: list[Argument] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)

@@ -34,8 +34,9 @@ class Op(NamedTuple):
 
 
 CHEAP = frozenset(
-    "load masked_load const index scalar cast check_index add sub mul neg abs eq ne lt le gt ge where logical_not bitwise_and bitwise_or "
-    "bitwise_xor bitwise_not maximum minimum round_bfloat16 round_float16 isnan relu square index_below".split()
+    "load masked_load const index scalar cast check_index add sub mul neg abs eq ne lt le gt ge where logical_not "
+    "bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum round_bfloat16 round_float16 relu "
+    "index_below".split()
 )
 """Operations that cost less than reading their result back from memory."""
 
@@ -116,8 +117,8 @@ class Pointwise(Loops):
 class Reduce(Loops):
     """Folds the body's value over the reduced variables r0, r1, ...; the result has the outer shape.
 
-    kind: sum, prod, amax, amin, any, all, argmax, argmin. The last two give the first position, in row-major order of the
-    reduced variables, of the extreme value or of the first NaN, as int64.
+    kind: sum, prod, amax, amin, any, all, argmax, argmin. The last two give the first position, in row-major order of
+    the reduced variables, of the extreme value or of the first NaN, as int64.
     """
 
     reduced: tuple[Index, ...] = field(default=(), kw_only=True)
@@ -138,8 +139,8 @@ class Reduce(Loops):
 class Extern:
     """A call of ATen (or of any callable) with real tensors.
 
-    target: the callable; path: how a program text reaches it ("torch.ops.aten.mm.default"), None when only the object itself
-    can be stored. args, kwargs: nested lists and tuples of View, Scalar and constants. results: one entry a
+    target: the callable; path: how a program text reaches it ("torch.ops.aten.mm.default"), None when only the object
+    itself can be stored. args, kwargs: nested lists and tuples of View, Scalar and constants. results: one entry a
     returned tensor that is used, in `result_paths` order. fresh: no result shares storage with an argument.
     out: the callable's out= variant accepts the first result. order: random or otherwise effectful, kept in order.
     """
@@ -168,7 +169,8 @@ class ExternResult(Node):
 
 @dataclass(frozen=True)
 class Scalar:
-    """A Python number of the program that is known when it runs: an int (expr) or a float (name of a local variable)."""
+    """A Python number of the program that is known when it runs: an int (expr) or a float (name of a local
+    variable)."""
 
     expr: Index | None = None
     name: str | None = None
@@ -178,8 +180,8 @@ class Scalar:
 class View:
     """A tensor as an index map: element (i0, i1, ...) of `sizes` is element `index` of `node`.
 
-    fresh: eager makes a new tensor here (clone), so the program must not return the node's own storage if that belongs to
-    somebody else. strides: the recorded ones, which whoever makes a real tensor of the view has to give it.
+    fresh: eager makes a new tensor here (clone), so the program must not return the node's own storage if that
+    belongs to somebody else. strides: the recorded ones, which whoever makes a real tensor of the view has to give it.
     """
 
     node: Node
@@ -241,6 +243,19 @@ def same_strides(sizes: Sequence[Index], left: Sequence[Index], right: Sequence[
     return all(size == 1 or a == b for size, a, b in zip(sizes, left, right))
 
 
+def distinct_positions(sizes: Sequence[Index], strides: Sequence[Index]) -> bool:
+    """True when no two elements share a position: each stride steps over all that the smaller ones reach."""
+    reach = 0
+    for stride, size in sorted((t, s) for s, t in zip(sizes, strides) if s != 1):
+        if stride <= reach:
+            return False
+        reach += (size - 1) * stride
+    return True
+
+
 def storage_strides(sizes: tuple[Index, ...], strides: tuple[Index, ...]) -> tuple[Index, ...]:
-    """The recorded strides when they are dense, else contiguous ones."""
-    return strides if dense_strides(sizes, strides) else row_major(sizes)
+    """The recorded strides where a new tensor can have them (a view of a copy may leave gaps), else contiguous ones."""
+    if dense_strides(sizes, strides):
+        return strides
+    known = all(isinstance(e, int) for e in (*sizes, *strides))
+    return strides if known and distinct_positions(sizes, strides) else row_major(sizes)

@@ -1,4 +1,5 @@
-"""Tensors made from nothing: constants, ranges, triangles. They have no loads, so every reader computes them in place."""
+"""Tensors made from nothing: constants, ranges, triangles. They have no loads, so every reader computes them in
+place."""
 
 from __future__ import annotations
 

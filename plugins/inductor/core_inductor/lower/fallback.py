@@ -24,7 +24,7 @@ MAY_ALIAS = frozenset(
     "aten::_unsafe_view aten::unsafe_split aten::unsafe_split_with_sizes aten::unsafe_chunk aten::_reshape_alias "
     "aten::reshape aten::contiguous aten::to aten::dropout aten::native_dropout aten::lift aten::lift_fresh "
     "aten::flatten aten::_conj aten::resolve_conj aten::resolve_neg aten::real aten::imag aten::squeeze "
-    "aten::expand_as aten::narrow aten::type_as aten::_fused_dropout aten::alias aten::detach aten::_pack_padded_sequence".split()
+    "aten::expand_as aten::narrow aten::type_as aten::_fused_dropout aten::alias aten::detach".split()
 )
 """Operations whose result may be an argument although the schema does not say so (or says it for some inputs only)."""
 

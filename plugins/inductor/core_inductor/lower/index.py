@@ -133,7 +133,7 @@ def index_tensor(lowering: Any, node: fx.Node, x: View, indices: Sequence[View |
     return lowering.pointwise(node.meta["val"], build, origin=node)
 
 
-# --- masked reads ---------------------------------------------------------------------------------------------------------
+# --- masked reads ----------------------------------------------------------------------------------------------------
 
 
 class Range:

@@ -1,7 +1,7 @@
 """GraphLowering: walks a functional ATen graph and builds its LoopGraph.
 
-Enters: an fx.GraphModule whose nodes carry fake values in meta["val"]. Leaves: a LoopGraph. What each operation means is
-in the neighbouring files; here are arguments, constants, numbers, outputs and the way to make nodes.
+Enters: an fx.GraphModule whose nodes carry fake values in meta["val"]. Leaves: a LoopGraph. What each operation means
+is in the neighbouring files; here are arguments, constants, numbers, outputs and the way to make nodes.
 """
 
 from __future__ import annotations
@@ -317,7 +317,8 @@ class GraphLowering:
         compute: str | None = None,
         origin: fx.Node | None = None,
     ) -> View:
-        """Fold `source` over `dims`; `prepare(body, value, index)` changes each element first; `compute` is its type."""
+        """Fold `source` over `dims`; `prepare(body, value, index)` changes each element first; `compute` is its
+        type."""
         rank = len(source.sizes)
         dims = sorted(d % rank for d in dims) if rank else []
         outer = tuple(s for k, s in enumerate(source.sizes) if k not in dims)

@@ -1,7 +1,7 @@
 """Softmax and the normalisations, whole, forward and backward.
 
-Each is a few folds and pointwise nodes over one iteration space; the scheduler makes one loop nest of them. Keeping them
-whole until here (instead of decomposing at record time) keeps graphs small and the formula eager's.
+Each is a few folds and pointwise nodes over one iteration space; the scheduler makes one loop nest of them. Keeping
+them whole until here (instead of decomposing at record time) keeps graphs small and the formula eager's.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def row_sum(lowering: Any, node: fx.Node, x: View, dims: Sequence[int], compute:
     return fold(lowering, node, x, dims, "sum", compute, keepdim=True, compute=compute)
 
 
-# --- softmax --------------------------------------------------------------------------------------------------------------
+# --- softmax ---------------------------------------------------------------------------------------------------------
 
 
 @lowers("_softmax", "_log_softmax", "_safe_softmax")
@@ -111,7 +111,7 @@ def log_softmax_backward(lowering: Any, node: fx.Node, grad: View, y: View, dim:
     return stored(lowering, node, fake, dtype, formula, grad, y, total)
 
 
-# --- layer norm, rms norm ----------------------------------------------------------------------------------------------------
+# --- layer norm, rms norm --------------------------------------------------------------------------------------------
 
 
 def _plus(body: BodyBuilder, value: int, addend: float) -> int:
@@ -342,7 +342,7 @@ def rms_norm_backward(
     return tuple(results)
 
 
-# --- group norm, batch norm ---------------------------------------------------------------------------------------------------
+# --- group norm, batch norm ------------------------------------------------------------------------------------------
 
 
 @lowers("native_group_norm")

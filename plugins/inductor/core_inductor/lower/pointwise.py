@@ -68,11 +68,11 @@ def elementwise(
     return lowering.pointwise(fake, build, origin=node)
 
 
-# --- one operation of the IR an overload --------------------------------------------------------------------------------
+# --- one operation of the IR an overload ------------------------------------------------------------------------------
 
 FLOAT_UNARY = (
-    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "sigmoid lgamma"
+    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf erfc sigmoid lgamma"
 ).split()
 """Overloads `aten::NAME` whose result is floating for every input type."""
 
@@ -122,7 +122,7 @@ def frac(lowering: Any, node: fx.Node, x: View) -> Any:
     return elementwise(lowering, node, lambda body, a: body.op("sub", a, body.op("trunc", a)), (x,))
 
 
-# --- binary -------------------------------------------------------------------------------------------------------------
+# --- binary ----------------------------------------------------------------------------------------------------------
 
 BINARY = {
     "mul": "mul",
@@ -268,7 +268,7 @@ def pow_tensor(lowering: Any, node: fx.Node, x: Any, y: Any) -> Any:
     return elementwise(lowering, node, lambda body, a, b: body.op("pow", a, b), (x, y))
 
 
-# --- comparisons and logic -----------------------------------------------------------------------------------------------
+# --- comparisons and logic -------------------------------------------------------------------------------------------
 
 
 def _comparison(name: str) -> Callable[..., Any]:
@@ -361,7 +361,7 @@ def signbit(lowering: Any, node: fx.Node, x: View) -> Any:
     return elementwise(lowering, node, lambda body, a: body.op("signbit", a, dtype="bool"), (x,), compute=x.dtype)
 
 
-# --- selection -----------------------------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------------------
 
 
 @lowers("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
@@ -420,7 +420,7 @@ def clamp_max(lowering: Any, node: fx.Node, x: View, max: Any) -> Any:
     return elementwise(lowering, node, _high, (x, max))
 
 
-# --- three operands ------------------------------------------------------------------------------------------------------
+# --- three operands --------------------------------------------------------------------------------------------------
 
 
 @lowers("addcmul")
@@ -460,7 +460,7 @@ def lerp(lowering: Any, node: fx.Node, start: View, end: View, weight: Any) -> A
     return elementwise(lowering, node, formula, (start, end, weight))
 
 
-# --- conversion ----------------------------------------------------------------------------------------------------------
+# --- conversion ------------------------------------------------------------------------------------------------------
 
 
 @lowers("prims::convert_element_type")

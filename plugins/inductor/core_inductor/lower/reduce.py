@@ -180,7 +180,7 @@ lowers("any", "any.dim", "any.dims")(_truth("any"))
 lowers("all", "all.dim", "all.dims")(_truth("all"))
 
 
-# --- moments ------------------------------------------------------------------------------------------------------------
+# --- moments ---------------------------------------------------------------------------------------------------------
 
 
 def moments(lowering: Any, node: fx.Node, x: View, dims: Sequence[int], *, keepdim: bool) -> tuple[View, View]:

@@ -71,7 +71,7 @@ class Fuser:
                 self._call(item)
         return self._ordered()
 
-    # --- dependencies ---------------------------------------------------------------------------------------------------
+    # --- dependencies ------------------------------------------------------------------------------------------------
 
     def _new_unit(self, unit: Unit, needs: set[int]) -> int:
         number = len(self.units)
@@ -140,7 +140,7 @@ class Fuser:
                 needs |= self._needs_of_size(e)
         return needs
 
-    # --- grouping -------------------------------------------------------------------------------------------------------
+    # --- grouping ----------------------------------------------------------------------------------------------------
 
     def _node(self, node: Loops) -> None:
         needs = self._needs_of_node(node)
@@ -261,7 +261,7 @@ class Fuser:
                 if k == number or mask & bit:
                     self.before[k] = mask | extra
 
-    # --- order ----------------------------------------------------------------------------------------------------------
+    # --- order -------------------------------------------------------------------------------------------------------
 
     def _ordered(self) -> list[Unit]:
         """Units in graph order, each preceded by what it needs (which always has fewer units before it)."""

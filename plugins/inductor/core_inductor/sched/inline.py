@@ -1,7 +1,7 @@
 """inline: pointwise producers move into the bodies that read them.
 
-Enters: Loops nodes whose bodies load each other. Leaves: fewer nodes with longer bodies. A producer moves when it has one
-reader that evaluates it no more often than it would itself, or when computing it again is cheaper than reading it
+Enters: Loops nodes whose bodies load each other. Leaves: fewer nodes with longer bodies. A producer moves when it has
+one reader that evaluates it no more often than it would itself, or when computing it again is cheaper than reading it
 back. What stays is joined, where possible, by fusion, which evaluates every member once.
 """
 
@@ -145,7 +145,8 @@ class Inliner:
         return len({op.attr[1] for op in self.node.loads() if op.attr[0] is producer})
 
     def _evaluations(self, op: Op) -> int:
-        """How often the load happens: once for each run through the loops that are outside of its innermost variable."""
+        """How often the load happens: once for each run through the loops that are outside of its innermost
+        variable."""
         atoms = {a for i in op.attr[1] for a in atoms_of(i)}
         if any(isinstance(a, Indirect) for a in atoms):
             return 1 << 62

@@ -1,8 +1,8 @@
 """Kernels: a group of nodes as one list of operations over one loop nest, still structured.
 
-Enters: a Group, and which of its nodes must be stored. Leaves: a `Kernel`: loop dimensions (rows, reduced columns), a list
-of operations in SSA form over the loop variables, each with its level and stage, and the stores. Printers (C++, Triton)
-read this and nothing before it. Two members' equal loads and operations are one here.
+Enters: a Group, and which of its nodes must be stored. Leaves: a `Kernel`: loop dimensions (rows, reduced columns), a
+list of operations in SSA form over the loop variables, each with its level and stage, and the stores. Printers (C++,
+Triton) read this and nothing before it. Two members' equal loads and operations are one here.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Value:
     """One operation of a kernel; args are positions in `Kernel.values`.
 
     attr by name: "load", "masked_load": (buffer node, offset in elements); "reduce": (kind, walk); the rest as in `Op`.
-    level: ROW or COLUMN. stage of a COLUMN value: the first walk over the columns in which it can be computed; of a ROW value:
-    the number of walks that must be over.
+    level: ROW or COLUMN. stage of a COLUMN value: the first walk over the columns in which it can be computed; of a
+    ROW value: the number of walks that must be over.
     """
 
     name: str

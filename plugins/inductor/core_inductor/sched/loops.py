@@ -1,7 +1,7 @@
 """loops: the order of a kernel's loops, and loops that are one loop in memory joined.
 
-Enters: a Kernel with loop variables in graph order. Leaves: the same kernel with `kind` decided, dimensions sorted so that
-the innermost one walks memory, adjacent ones collapsed where every access allows it, and variables renamed by
+Enters: a Kernel with loop variables in graph order. Leaves: the same kernel with `kind` decided, dimensions sorted so
+that the innermost one walks memory, adjacent ones collapsed where every access allows it, and variables renamed by
 position (so that equal kernels print equal text).
 """
 

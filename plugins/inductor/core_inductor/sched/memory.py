@@ -1,8 +1,8 @@
 """memory: which buffer lives how long, and which new one takes over the storage of a dead one.
 
-Enters: kernels and calls in order. Leaves: a `Plan` of steps, each with the buffers that die behind it, and for each kernel
-output or out= call the dead buffer it is written over. In place is safe where the last reader reads each element at the
-position where, in the same iteration and in the last walk, it writes.
+Enters: kernels and calls in order. Leaves: a `Plan` of steps, each with the buffers that die behind it, and for each
+kernel output or out= call the dead buffer it is written over. In place is safe where the last reader reads each
+element at the position where, in the same iteration and in the last walk, it writes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ OUT_BYTES = 1024 * 1024
 
 @dataclass
 class KernelStep:
-    """A kernel call. extra: dead buffers passed for their storage alone. reuse: for each output, index into arguments."""
+    """A kernel call. extra: dead buffers passed for their storage alone. reuse: for each output, index into
+    arguments."""
 
     kernel: Kernel
     extra: list[Node] = field(default_factory=list)

@@ -1,7 +1,8 @@
 """The iteration space of a group of nodes: loop dimensions, which of them are reduced, and each member's place in it.
 
 Enters: nodes one by one. Leaves: for each member a map from its own loop variables to the group's. Two nodes are
-aligned when, at every point of the space, the element that the reader asks for is the one that the producer computes there.
+aligned when, at every point of the space, the element that the reader asks for is the one that the producer computes
+there.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def fresh_variable(size: Index) -> Index:
 
 
 def refine(left: Sequence[Index], right: Sequence[Index]) -> Refinement | None:
-    """Split `left` (loop variables) and `right` (sizes) into common dimensions, None when they don't divide each other."""
+    """Split `left` (loop variables) and `right` (sizes) into common dimensions, None when they don't divide each
+    other."""
     sizes = [atom_of(v).size for v in left]  # type: ignore[attr-defined]
     if sizes == list(right):
         return Refinement(list(left), list(left), list(left), True)
@@ -114,7 +116,8 @@ def _joined(variables: Sequence[Index]) -> Index:
 
 @dataclass
 class Space:
-    """Loop variables of a group in order, and the atoms of the reduced ones. `reducing` is False until a Reduce joins."""
+    """Loop variables of a group in order, and the atoms of the reduced ones. `reducing` is False until a Reduce
+    joins."""
 
     variables: list[Index] = field(default_factory=list)
     reduced: frozenset[Atom] = frozenset()

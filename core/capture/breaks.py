@@ -29,8 +29,29 @@ from .replacement import Ending
 CONDITIONS = {"TRUE": True, "FALSE": False}
 
 
+@dataclass(frozen=True)
+class Stop:
+    """Where the graph ends: before this step of the root frame. run: Python runs the instruction there, and the rest
+    is a function of its own; without it that instruction is the first of the rest."""
+
+    step: int
+    run: bool = True
+
+
 class BreakHere(Exception):
     """The root interpreter reached the step where the graph ends."""
+
+    def __init__(self, run: bool) -> None:
+        super().__init__(run)
+        self.run = run
+
+
+class NotGivenBack(Unsupported):
+    """An object of the traced code can't become a real one. `made_at`: the step of the root frame that made it."""
+
+    def __init__(self, what: str, made_at: int, **parts: Any) -> None:
+        super().__init__(what, **parts)
+        self.made_at = made_at
 
 
 class FoundBreak(Exception):
@@ -86,8 +107,9 @@ class ResumeFunctions:
 class BreakWriter:
     """Writes the ending of a broken frame. `tx` is the root interpreter, stopped before the instruction."""
 
-    def __init__(self, tx: Any, resumes: ResumeFunctions) -> None:
+    def __init__(self, tx: Any, resumes: ResumeFunctions, run: bool = True) -> None:
         self.tx = tx
+        self.run = run
         self.resumes = resumes
         self.code, self.instruction = resumes.original(tx.code, tx.instructions[tx.index])
         self.decoded = decode(self.code)
@@ -109,6 +131,9 @@ class BreakWriter:
         cells = self._cells(emitter)
         start = len(emitter.out)
         name = self.instruction.opname
+        if not self.run:
+            self._resume(emitter, cells, ResumePoint(self.instruction, self._shape(self.stack)))
+            return []
         if name.rpartition("_")[2] in CONDITIONS and name.startswith("POP_JUMP"):
             protected = self._branch(emitter, cells)
         elif name in ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"):
@@ -268,6 +293,8 @@ class BreakWriter:
 
     def _read_locals(self, emitter: CodeEmitter) -> None:
         """Have every local of the resume functions in hand: what runs in between may change where it is reached."""
+        if not self.run:
+            return
         targets = [self.instruction.target, self.decoded.next_of(self.instruction)]
         entry = self.decoded.handler_of(self.instruction)
         targets.append(entry.target if entry is not None else None)

@@ -19,16 +19,16 @@ from ..errors import CoreError, RecompileLimit, Unsupported
 from ..events import FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompiled, emit
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
-from ..guards.checks import GlobalState, NoOverlap, NotSameAs
+from ..guards.checks import GlobalState
 from ..guards.failure import describe_failure
-from ..guards.guard import Guard
 from ..guards.source import ClosureSource, LocalSource
 from ..guards.tree import build_program
 from ..options import CompileOptions, disabled, strict
 from ..variables.base import VariableTracker
 from ..variables.cell import CellVariable
 from . import policy, replacement
-from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions
+from .alias_guards import identity_guards, memory_guard
+from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop
 from .dynamic import CapturePolicy, History
 from .interpreter import RootInterpreter
 from .shape_guards import shape_guards
@@ -37,7 +37,7 @@ from .trace import FrameInput, Trace
 VT = VariableTracker
 
 NO_CAPTURE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-MAX_RESTARTS = 4  # a restart moves the end of the graph forward to the first thing refused
+MAX_RESTARTS = 8  # a restart moves the end of the graph to the first thing refused, or before what can't come back
 
 
 class FrameState:
@@ -112,7 +112,7 @@ class FrameCompiler:
             if self.options.fullgraph:
                 raise
             emit(FrameSkipped(frame.code.co_qualname, refusal.what))
-            return None
+            return self._as_written(owner, frame)
         except CoreError:
             raise
         except Exception as error:  # border: a fault of ours must not break the user's program, nor stay unseen
@@ -154,31 +154,45 @@ class FrameCompiler:
             emit(Recompiled(name, reasons))
         return True
 
+    def _as_written(self, owner: Any, frame: FrameInput) -> Any:
+        """What stands for a frame that can't be captured: its own code, with the functions it calls captured."""
+        if owner is None or not self.options.nested:
+            return None
+        return _C.Entry(None, frame.code.replace(), False, EntryRecord([], None, frame.code))
+
     def _captured_entry(self, state: FrameState, frame: FrameInput, began: float) -> Any:
-        break_step: int | None = None
+        stop: Stop | None = None
         refusal: Unsupported | None = None
-        for _ in range(MAX_RESTARTS):
+        for attempt in range(MAX_RESTARTS):
             trace = self._new_trace(state, frame)
-            tx = self._root_interpreter(trace, break_step)
+            tx = self._root_interpreter(trace, stop)
             try:
                 value = tx.run()
                 ending = replacement.return_ending(value, tx.current.position)
                 closed = True
-            except BreakHere:
-                ending = BreakWriter(tx, self.resumes).ending()
+            except BreakHere as here:
+                ending = BreakWriter(tx, self.resumes, run=here.run).ending()
                 closed = False
             except FoundBreak as found:
                 trace.builder.abort()
                 if found.refusal is not None and self.options.fullgraph:
                     raise found.refusal from None
-                break_step, refusal = found.step, found.refusal
+                stop, refusal = Stop(found.step), found.refusal
                 continue
             except BaseException:
                 trace.builder.abort()
                 raise
+            try:
+                entry = self._entry(state, trace, ending, closed, began)
+            except Unsupported as unwritable:  # what the traced code made can't be given back: stop before it is made
+                stop = tx.earlier_stop(unwritable, attempt)
+                if stop is None or self.options.fullgraph:
+                    raise
+                refusal = refusal or unwritable
+                continue
             if not closed and refusal is not None:
                 emit(GraphBroken(refusal.what, refusal.where, refusal.remedy))
-            return self._entry(state, trace, ending, closed, began)
+            return entry
         raise refusal or Unsupported("capture found a new break on every try", remedy="report this function")
 
     def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
@@ -188,9 +202,9 @@ class FrameCompiler:
         trace.guard(None, GlobalState(_C.global_state_snapshot()), None, "torch's global state")
         return trace
 
-    def _root_interpreter(self, trace: Trace, break_step: int | None) -> RootInterpreter:
+    def _root_interpreter(self, trace: Trace, stop: Stop | None) -> RootInterpreter:
         frame = trace.frame
-        tx = RootInterpreter(trace, frame.code, frame.globals, None, {}, (), break_step=break_step)
+        tx = RootInterpreter(trace, frame.code, frame.globals, None, {}, (), stop=stop)
         for slot, (name, value) in enumerate(zip(replacement.argument_names(frame.code), frame.args)):
             tx.locals[name] = tx.lazy(value, LocalSource(name, slot))
         for index, (name, cell) in enumerate(zip(frame.code.co_freevars, frame.closure or ())):
@@ -211,7 +225,8 @@ class FrameCompiler:
             raise
         if graph is not None:
             self._graph_guards(trace, graph)
-        self._identity_guards(trace)
+        for guard in identity_guards(trace):
+            trace.guards.add(guard)
         program, guards = build_program(trace.guards)
         if graph is None and closed and trace.side_effects.empty:
             code = frame.code.replace()  # nothing to compile: the code as it is, while these guards hold
@@ -231,32 +246,9 @@ class FrameCompiler:
         for guard in shape_guards(graph):
             trace.guards.add(guard)
         if graph.mutated:
-            self._overlap_guard(trace, graph)
-
-    def _overlap_guard(self, trace: Trace, graph: CapturedGraph) -> None:
-        """A graph that writes an input is right only while its inputs share no memory, if they shared none."""
-        trackers = [
-            tracker
-            for tracker in trace.known.values()
-            if tracker.kind == "tensor" and tracker.source is not None and tracker.real is not None  # type: ignore[attr-defined]
-        ]
-        unique = list({id(tracker.real): tracker for tracker in trackers}.values())  # type: ignore[attr-defined]
-        storages = [tracker.real.untyped_storage()._cdata for tracker in unique]  # type: ignore[attr-defined]
-        if len(unique) > 1 and len(set(storages)) == len(storages):
-            trace.guards.add(Guard(None, NoOverlap(tuple(tracker.source for tracker in unique))))
-
-    def _identity_guards(self, trace: Trace) -> None:
-        """An object that the code changed must not be another argument of the same kind in a later call."""
-        changed = [tracker for tracker in trace.side_effects.changed() if tracker.source is not None]
-        others = {id(t): t for t in trace.known.values() if t.source is not None and t.mutable}
-        for tracker in changed:
-            for other in others.values():
-                if other is not tracker and other.kind == tracker.kind and _same_type(other, tracker):
-                    trace.guards.add(Guard(other.source, NotSameAs(tracker.source)))
-
-
-def _same_type(left: VT, right: VT) -> bool:
-    return left.python_type() is right.python_type()
+            guard = memory_guard(trace)
+            if guard is not None:
+                trace.guards.add(guard)
 
 
 class EntryRecord:

@@ -6,9 +6,9 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import Unsupported
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.exception import ExceptionVariable
+from .breaks import NotGivenBack
 
 VT = VariableTracker
 
@@ -25,6 +25,7 @@ class GeneratorVariable(VariableTracker):
         self.started = False
         self.finished = False
         self.running = False
+        self.made_at = interpreter.trace.step
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -119,10 +120,9 @@ class GeneratorVariable(VariableTracker):
         tx.raise_exception(StopIteration, *([] if none else [value]))
 
     def reconstruct(self, emit: Any) -> None:
-        if self.finished:
-            raise Unsupported("a finished generator can't be given back to Python", remedy="return its items in a list")
-        raise Unsupported(
+        raise NotGivenBack(
             "a generator that the traced code made can't be given back to Python",
+            self.made_at,
             remedy="return its items in a list, or keep the loop over it inside the compiled function",
         )
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from ..bytecode.decode import decode
 from ..bytecode.instruction import Instruction
+from ..bytecode.resume import entry_length
 from ..errors import Unsupported, UserLine
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.cell import CellVariable
-from .breaks import BreakHere, FoundBreak
+from .breaks import BreakHere, FoundBreak, NotGivenBack, Stop
 from .opcodes.calls import CallOpcodes
 from .opcodes.containers import ContainerOpcodes
 from .opcodes.control import ControlOpcodes
@@ -167,15 +168,19 @@ class Interpreter(
 class RootInterpreter(Interpreter):
     """The interpreter of the captured frame itself. It counts steps, so that capture can stop at one again."""
 
-    def __init__(self, *args: Any, break_step: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, stop: Stop | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.break_step = break_step
+        self.stop = stop
         self.steps = 0
+        self._prologue = entry_length(self.code)
+        self._statements: list[int] = []  # steps at which a line begins and capture could stop
         self._raised: dict[int, tuple[VT, int]] = {}  # exceptions that this frame handles, by id: where they came up
 
     def step(self) -> None:
-        if self.steps == self.break_step:
-            raise BreakHere
+        self.trace.step = self.steps
+        if self.stop is not None and self.steps == self.stop.step:
+            raise BreakHere(self.stop.run)
+        self._note_statement()
         try:
             super().step()
         except Unsupported as refusal:
@@ -183,6 +188,20 @@ class RootInterpreter(Interpreter):
         except ObservedException as raised:
             raise FoundBreak(self._last_step_before([*self.trace.exceptions, raised.value]), None) from raised
         self.steps += 1
+
+    def _note_statement(self) -> None:
+        following = self.instructions[self.index]
+        begins = following.line is not None and following.line != self.current.line
+        inside_call = following.opname in ("PRECALL", "CALL", "CALL_KW", "END_FOR")
+        if begins and not inside_call and self.index > self._prologue and not self.trace.exceptions:
+            self._statements.append(self.steps)
+
+    def earlier_stop(self, refusal: Unsupported, attempt: int) -> Stop | None:
+        """Where to stop instead of here, so that Python itself makes what can't be given back; None: nowhere."""
+        if isinstance(refusal, NotGivenBack) and refusal.made_at < self.steps:
+            return Stop(refusal.made_at)
+        earlier = [step for step in self._statements if step < self.steps]
+        return Stop(earlier[max(-len(earlier), -(2**attempt))], run=False) if earlier else None
 
     def unwind(self, raised: ObservedException) -> None:
         if raised.value.source is None:

@@ -29,13 +29,12 @@ class FrameInput:
 
 @dataclass
 class Trace:
-    """Shared state of one capture. `breaks_at` holds root instructions (offsets) where the graph must end."""
+    """Shared state of one capture."""
 
     frame: FrameInput
     options: CompileOptions
     policy: Any
     builder: GraphBuilder
-    breaks_at: dict[int, Any] = field(default_factory=dict)
     guards: GuardSet = field(default_factory=GuardSet)
     side_effects: SideEffects = field(default_factory=SideEffects)
     known: dict[int, VariableTracker] = field(default_factory=dict)
@@ -44,6 +43,7 @@ class Trace:
     inlined: set[types.CodeType] = field(default_factory=set)
     numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
     depth: int = 0
+    step: int = 0  # of the root frame
     grad_mode: bool = field(default_factory=torch.is_grad_enabled)  # at the start of the frame
 
     def guard(self, source: Any, check: Any, line: UserLine | None, reason: str = "") -> None:

@@ -137,6 +137,12 @@ def _part_of_type(part: Callable[[Any], Any]) -> Handler:
     return handler
 
 
+@callable_object(typing.NewType.__call__)
+def new_type(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """An object of a NewType is the value itself."""
+    return args[0]
+
+
 FUNCTIONS.update({part: _part_of_type(part) for part in (typing.get_origin, typing.get_args)})
 
 

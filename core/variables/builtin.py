@@ -112,6 +112,13 @@ class BuiltinVariable(VariableTracker):
         module = getattr(self.fn, "__module__", None)
         return self.name if module in (None, "builtins") else f"{module}.{self.name}"
 
+    def get_item(self, tx: Tracer, key: VT) -> VT:
+        """list[int]: a type expression."""
+        key = key.look_inside(tx)
+        if not isinstance(self.fn, type) or not key.is_constant():
+            return super().get_item(tx, key)
+        return tx.wrap(run(tx, operator.getitem, [self.fn, key.as_constant()]), None, constant=True)
+
     # -- attributes ------------------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Tracer, name: str) -> VT:

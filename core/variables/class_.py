@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import operator
 import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ..guards.source import TypeAttrSource
 from .base import VariableTracker
 from .exception import ExceptionVariable
 from .function import MethodVariable
+from .literal import run
 from .nn_module import ModuleVariable
 from .object import MISSING, BoundSlotVariable, UserObjectVariable, find_on_type
 
@@ -130,6 +132,15 @@ class ClassVariable(VariableTracker):
         if not isinstance(self.cls, enum.EnumMeta):
             tx.raise_exception(TypeError, f"'{type(self.cls).__name__}' object is not iterable")
         return tx.new_tuple([tx.wrap(member, None, constant=True) for member in self.cls])
+
+    def get_item(self, tx: Tracer, key: VT) -> VT:
+        """cls[key]; generics with their parameters given are made, and kept, by the typing module."""
+        maker, _ = find_on_type(self.cls, "__class_getitem__")
+        key = key.look_inside(tx)
+        if find_on_type(type(self.cls), "__getitem__")[0] is MISSING and isinstance(maker, classmethod):
+            if maker.__func__.__module__ in ("typing", "typing_extensions") and key.is_constant():
+                return tx.wrap(run(tx, operator.getitem, [self.cls, key.as_constant()]), None, constant=True)
+        return super().get_item(tx, key)
 
     def iterate(self, tx: Tracer) -> VT:
         return self._members(tx).iterate(tx)

@@ -237,7 +237,7 @@ class UserObjectVariable(VariableTracker):
         method = self.lookup_special(tx, "__call__")
         if method is None:
             tx.raise_exception(TypeError, f"'{self.cls.__name__}' object is not callable")
-        return method.call(tx, args, kwargs)
+        return tx.call_function(method, args, kwargs)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if name.startswith("__") and name.endswith("__"):

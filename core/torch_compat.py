@@ -391,3 +391,6 @@ def without_onednn() -> Iterator[None]:
 
 OpOverload = torch._ops.OpOverload
 """The class of torch.ops.<namespace>.<operator>.<overload>."""
+
+associative_scan = torch._higher_order_ops.associative_scan
+"""The function that combines the elements of a dimension pairwise, from the first to each."""

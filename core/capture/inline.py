@@ -13,7 +13,7 @@ from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
 from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
 from ..variables.torch_function import TorchFunctionVariable
-from . import copying, policy, special_calls  # noqa: F401 - copying registers its handlers
+from . import associative_scan, copying, policy, special_calls  # noqa: F401 - two register their handlers
 from .policy import Verdict
 
 if TYPE_CHECKING:

@@ -110,6 +110,11 @@ class GraphBuilder:
         return self.fake_mode.shape_env
 
     @property
+    def recorded_calls(self) -> Sequence[Any]:
+        """The ATen calls recorded so far, in order."""
+        return self._record.calls if self._record is not None else ()
+
+    @property
     def inputs(self) -> tuple[GraphInput, ...]:
         """The inputs so far."""
         return tuple(self._inputs)

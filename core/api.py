@@ -32,9 +32,9 @@ def compile(
 ) -> Any:
     """Compile a function, a method, a module or any callable. Without `model`, a decorator.
 
-    backend: an installed backend's name, a Backend object, or a callable `(gm, example_inputs) -> callable`; the default
-    is "inductor". fullgraph: a graph break raises core.Unsupported with the line, reason and remedy. dynamic: None
-    makes a size symbolic when it changes, True makes all symbolic, False none. options: of the backend.
+    backend: an installed backend's name, a Backend object, or a callable `(gm, example_inputs) -> callable`; without
+    it CORE_BACKEND, else "inductor". fullgraph: a graph break raises core.Unsupported with the line, reason and remedy.
+    dynamic: None makes a size symbolic when it changes, True makes all symbolic, False none. options: of the backend.
     recompile_limit: entries per callable. nested: also capture functions called after a graph break.
 
     A module gives a module of the same class that shares the original's state; the original stays as it is. Raises
@@ -75,7 +75,10 @@ def compile(
     if disable or disabled():
         return model
     from .backends.registry import resolve_backend
+    from .report import logs, progress
 
+    logs.follow_environment()
+    progress.start()
     resolved = resolve_backend(settings.backend)
     resolved.validate_options(settings.backend_options)
     return _compile_object(model, settings, resolved)

@@ -7,7 +7,8 @@ State shared between threads: `_totals` and `_sinks`, both under `_lock`. This m
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .errors import UserLine
@@ -36,6 +37,31 @@ class FrameCaptured(Event):
     @property
     def counts(self) -> Mapping[str, int]:
         return {"frames": 1}
+
+
+@dataclass(frozen=True)
+class CompileBegan(Event):
+    """A thread started to compile a function; compiles nest, each has its CompileEnded on the same thread."""
+
+    function: str
+    line: UserLine | None = None
+
+
+@dataclass(frozen=True)
+class CompileEnded(Event):
+    """The compile that began last on this thread is over, with or without a result."""
+
+    function: str
+
+
+@dataclass(frozen=True)
+class EntryMade(Event):
+    """A frame got a compiled entry: the code that stands in for `original`, and the guards it runs under."""
+
+    function: str
+    original: object = field(repr=False, compare=False)
+    code: object = field(repr=False, compare=False)
+    guards: tuple[object, ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -127,6 +153,16 @@ def emit(event: Event) -> None:
         sinks = tuple(_sinks)
     for sink in sinks:
         sink(event)
+
+
+@contextmanager
+def compiling(function: str, line: UserLine | None = None) -> Iterator[None]:
+    """Say that a compile began and, however it ends, that it is over."""
+    emit(CompileBegan(function, line))
+    try:
+        yield
+    finally:
+        emit(CompileEnded(function))
 
 
 def subscribe(sink: Callable[[Event], None]) -> Callable[[], None]:

@@ -14,6 +14,7 @@ import torch
 import torch.fx as fx
 
 from ..errors import RecorderRefused
+from ..events import compiling
 from ..graph.captured import CapturedGraph
 from ..graph.decompose import decompose, named_table
 from ..graph.finish import functional_graph
@@ -90,7 +91,8 @@ def compile_training(
     run_forward = _artifact(captured, parts.forward, resolved, options, name, "forward")
 
     def compile_backward() -> Callable[..., Any]:
-        return _artifact(captured, parts.backward, resolved, options, f"{name}_backward", "backward")
+        with compiling(f"the backward of {name}", first_line(captured)):
+            return _artifact(captured, parts.backward, resolved, options, f"{name}_backward", "backward")
 
     replay = EagerBackward(captured, joint, parts, state)
     return wrap_training(joint, parts, captured.outputs, run_forward, compile_backward, replay, state)

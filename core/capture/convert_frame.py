@@ -15,12 +15,12 @@ import warnings
 from typing import Any
 
 from .. import _C, torch_compat
-from ..errors import CoreError, RecompileLimit, Unsupported
-from ..events import FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompiled, emit
+from ..errors import CoreError, RecompileLimit, Unsupported, UserLine
+from ..events import EntryMade, FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompiled, compiling, emit
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
-from ..guards.checks import GlobalState
-from ..guards.failure import describe_failure
+from ..guards.checks import GlobalState, TypeUnchanged
+from ..guards.failure import describe_failure, failing_guard
 from ..guards.source import ClosureSource, LocalSource
 from ..guards.tree import build_program
 from ..options import CompileOptions, disabled, strict
@@ -29,6 +29,7 @@ from ..variables.cell import CellVariable
 from . import policy, replacement
 from .alias_guards import identity_guards, memory_guard
 from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop
+from .class_guards import class_guards, class_name
 from .dynamic import CapturePolicy, History
 from .interpreter import RootInterpreter
 from .shape_guards import shape_guards
@@ -77,7 +78,8 @@ class FrameCompiler:
             return False  # another thread compiles, or this one does further up: run as written meanwhile
         try:
             frame = FrameInput(code, tuple(args), globals_dict, builtins, closure)
-            return self.compile_frame(owner, frame)
+            with compiling(code.co_qualname, UserLine(code.co_filename, code.co_firstlineno)):
+                return self.compile_frame(owner, frame)
         finally:
             self._lock.release()
 
@@ -132,6 +134,10 @@ class FrameCompiler:
 
     def _may_recompile(self, state: FrameState, entries: list[Any], frame: FrameInput) -> bool:
         call = (frame.args, frame.globals, frame.builtins, frame.closure)
+        for entry in entries:
+            failing = failing_guard(entry.user.guards, entry.program, *call)
+            if failing is not None and isinstance(failing.check, TypeUnchanged):
+                state.history.changing_classes.add(class_name(failing.check.type))
         reasons = tuple(describe_failure(entry.user.guards, entry.program, *call) for entry in entries if entry.user)
         name = frame.code.co_qualname
         if len(entries) >= self.options.recompile_limit:
@@ -225,8 +231,8 @@ class FrameCompiler:
             raise
         if graph is not None:
             self._graph_guards(trace, graph)
-        for guard in identity_guards(trace):
-            trace.guards.add(guard)
+        trace.guards.update(identity_guards(trace))
+        trace.guards.update(class_guards(trace, state.history.changing_classes))
         program, guards = build_program(trace.guards)
         if graph is None and closed and trace.side_effects.empty:
             code = frame.code.replace()  # nothing to compile: the code as it is, while these guards hold
@@ -240,6 +246,7 @@ class FrameCompiler:
                 time.perf_counter() - began,
             )
         )
+        emit(EntryMade(name, frame.code, code, tuple(guards)))
         return _C.Entry(program, code, closed or not self.options.nested, record)
 
     def _graph_guards(self, trace: Trace, graph: CapturedGraph) -> None:

@@ -259,7 +259,7 @@ class BreakWriter:
         return tuple(value is not NULL for value in stack)
 
     def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint) -> None:
-        """Take the stack as `point` describes it off and return a call of the resume function, for the caller to make."""
+        """Take the stack that `point` describes off; return a call of the resume function, for the caller to make."""
         before = dict(emitter.temporaries)
         arguments = self._arguments(point.target)
         function, resume = self.resumes.get(self.code, point, arguments, self.tx.trace.frame.globals)

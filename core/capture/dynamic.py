@@ -24,6 +24,7 @@ class History:
         self.sizes: dict[str, list[int | None]] = {}  # None: the dimension is symbolic from now on
         self.numbers: dict[str, int | float | None] = {}
         self.objects: dict[str, int | None] = {}
+        self.changing_classes: set[str] = set()
 
     def remember(self, policy: CapturePolicy) -> None:
         """Take over what a finished capture saw."""

@@ -7,7 +7,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
-from ..guards.source import AttrSource, InstanceDictSource, ModuleSource
+from ..guards.checks import Is
+from ..guards.source import AttrSource, ConstSource, FunctionPartSource, InstanceDictSource, ModuleSource
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
@@ -62,6 +63,9 @@ def run_function(tx: Any, fn: FunctionVariable, args: list[VT], kwargs: dict[str
             f"calls are nested more than {MAX_DEPTH} deep", remedy="compile a function further down the call chain"
         )
     child = make_interpreter(tx, fn, bound)
+    if isinstance(fn, UserFunctionVariable) and not policy.is_trusted(fn.fn.__module__ or ""):
+        source = fn.source if fn.source is not None else ConstSource(fn.fn)
+        tx.guard(FunctionPartSource(source, "code"), Is(fn.code))
     trace.inlined.add(fn.code)
     if fn.code.co_flags & inspect.CO_GENERATOR:
         from .generators import GeneratorVariable

@@ -28,6 +28,7 @@ from .checks import (
     ShapeHolds,
     TensorMatch,
     TypeIs,
+    TypeUnchanged,
 )
 from .guard import Guard, GuardSet
 from .held import Held
@@ -101,4 +102,5 @@ __all__ = [
     "TypeAttrSource",
     "TypeIs",
     "TypeSource",
+    "TypeUnchanged",
 ]

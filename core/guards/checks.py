@@ -124,6 +124,24 @@ class TypeIs(Check):
         return f"type({name}) was {_type_name(self.type)}, now {_type_name(type(value))}"
 
 
+@dataclass(frozen=True)
+class TypeUnchanged(Check):
+    """No attribute of a class or of its bases was set or deleted since the guard was made. The guard's own source is
+    None."""
+
+    type: type
+    cost: ClassVar[int] = 0
+
+    def instructions(self, src: int, register: Register) -> list[Instruction]:
+        return [("type_version", self.type)]
+
+    def describe(self, name: str) -> str:
+        return f"no attribute of the class {_type_name(self.type)} was set"
+
+    def explain(self, value: Any, name: str = "value") -> str:
+        return f"an attribute of the class {_type_name(self.type)} or of a base was set or deleted"
+
+
 @dataclass(frozen=True, eq=False)
 class Equals(Check):
     """Same type and equal. NaN equals NaN; -0.0 differs from 0.0; a container's items are compared the same way."""

@@ -34,6 +34,19 @@ def describe_failure(
     return explain_guard(guard, frame) + where
 
 
+def failing_guard(
+    guard_list: Sequence[Guard],
+    program: _C.GuardProgram,
+    args: tuple[Any, ...],
+    globals: dict[str, Any],
+    builtins: Any,
+    closure: tuple[Any, ...] | None,
+) -> Guard | None:
+    """The guard that misses, as describe_failure() finds it; None when all hold."""
+    index = -1 if program.invalid else program.check(args, globals, builtins, closure)
+    return guard_list[index] if index >= 0 else None
+
+
 def explain_guard(guard: Guard, frame: FrameValues) -> str:
     """What changed about the value that a failed guard looks at; names the step of its path that is gone."""
     try:

@@ -12,7 +12,7 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..guards.checks import MissingInstanceAttr
+from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
 from .base import VariableTracker
 from .function import MethodVariable
@@ -39,6 +39,15 @@ def is_data_descriptor(value: Any) -> bool:
     """True when instance attributes of the same name come second."""
     cls = type(value)
     return hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+
+
+def _slot_is_empty(name: str, instance: Any) -> bool:
+    descriptor, _ = find_on_type(type(instance), name)
+    try:
+        descriptor.__get__(instance, type(instance))
+    except AttributeError:
+        return isinstance(descriptor, types.MemberDescriptorType)
+    return False
 
 
 class UserObjectVariable(VariableTracker):
@@ -124,6 +133,7 @@ class UserObjectVariable(VariableTracker):
                 found = MISSING
             if found is not MISSING:
                 return tx.wrap(found, SlotAttrSource(self.source, name) if self.source is not None else None)
+            tx.guard(self.source, Predicate((self.source,), functools.partial(_slot_is_empty, name)))
         tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def _getset(self, tx: Tracer, name: str, raw: Any) -> VT:

@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
+from ..guards.checks import MissingKey
 from ..guards.source import ConstSource, DictItemSource, InstanceDictSource, ModuleSource
 from .base import VariableTracker
 
@@ -38,6 +39,8 @@ class PythonModuleVariable(VariableTracker):
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in self.written:
             return self.written[name].realize(tx)
+        if name not in self.module.__dict__:
+            tx.guard(InstanceDictSource(self._origin()), MissingKey(name))
         if not hasattr(self.module, name):
             tx.raise_exception(AttributeError, f"module '{self.module.__name__}' has no attribute '{name}'")
         if name not in self.module.__dict__:  # a module-level __getattr__ or a lazy module: an object of its own

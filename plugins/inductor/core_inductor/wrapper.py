@@ -433,4 +433,4 @@ def _short_name(path: str, fallback: str) -> str:
     parts = path.split(".")
     if parts[0] == "torch" and len(parts) > 2:
         return "_".join(p for p in parts[3:] if p != "default") or parts[-1]
-    return parts[-1] if path.startswith(("torch.", "operator.", "math.")) else fallback
+    return parts[-1] if path.startswith(("torch.", "operator.", "math.")) else f"call_{fallback}"

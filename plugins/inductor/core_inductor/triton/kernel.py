@@ -35,15 +35,6 @@ class TritonKernel:
         return [f"*{_ELEMENT[node.dtype]}" for node in (*self.inputs, *self.outputs)]
 
 
-_ELEMENT = {
-    "bool": "i1",
-    "uint8": "u8",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float32": "fp32",
-    "float64": "fp64",
-}
+_ELEMENT = {"bool": "i1", "uint8": "u8", "bfloat16": "bf16"}
+_ELEMENT.update({f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)})
+_ELEMENT.update({f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)})

@@ -38,6 +38,7 @@ from ..variables.tensor import TensorVariable
 from ..variables.torch_function import TorchClassVariable, TorchFunctionVariable
 from ..variables.type_expression import from_value as type_expression
 from ..variables.type_expression import is_type_expression
+from ..variables.untraced_tensor import reason_against, untraced
 from . import policy
 from .cached_function import CachedFunctionVariable
 
@@ -129,6 +130,8 @@ def _build(tx: Any, value: Any, source: Any) -> VT:
         return PythonModuleVariable(value, source)
     if isinstance(value, tuple) and (sequence.is_namedtuple(cls) or cls is torch.Size or _is_struct(cls)):
         return sequence.from_value(tx, value, source)
+    if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, torch.Tensor):
+        return _builtin_function(tx, value, source)
     if policy.is_torch_callable(value):
         tx.guard(source, Is(value))
         return TorchFunctionVariable(value, source)
@@ -146,11 +149,9 @@ def _is_struct(cls: type) -> bool:
 
 def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
     """An input of the graph, its metadata guarded; the entry itself passes parameters of a guarded module."""
-    if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-        raise Unsupported(
-            f"a tensor of class {type(value).__name__} is not traced",
-            remedy="use plain tensors inside the compiled function",
-        )
+    refusal = reason_against(value)
+    if refusal is not None:
+        return untraced(tx, value, refusal, source)
     lifted = source is None or tx.trace.policy.is_lifted(value, source)
     free = tx.trace.policy.dynamic_dims(value, source) if source is not None and not lifted else {}
     result = tx.builder.add_tensor_input(value, source, dynamic_dims=free, lifted=lifted)

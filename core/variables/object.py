@@ -439,8 +439,12 @@ class BoundSlotVariable(VariableTracker):
         raise self.receiver.refuse("hash()")
 
     def reconstruct(self, emit: Emitter) -> None:
+        # bound by the descriptor itself: by name, the object's class may answer with an override
+        emit.push_null()
+        emit.load_global_object(self.descriptor)
+        emit.load_attr("__get__")
         emit.load(self.receiver)
-        emit.load_attr(self.name)
+        emit.call(1)
 
 
 class InstanceDictVariable(VariableTracker):

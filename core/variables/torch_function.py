@@ -56,11 +56,15 @@ METADATA = resolve(
 TRUE = resolve("torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling")
 FALSE = resolve(
     "torch.jit.is_scripting torch.jit.is_tracing torch._C._get_tracing_state torch.onnx.is_in_onnx_export "
-    "torch.compiler.is_exporting torch._C._is_tracing torch.jit._trace.is_tracing torch._jit_internal.is_scripting "
+    "torch.compiler.is_exporting torch._C._is_tracing torch.jit._trace.is_tracing torch._jit_internal.is_scripting"
+)
+# True where an operand's class takes over torch's functions. The first takes one iterable, the others the operands.
+OVERRIDDEN = resolve(
     "torch.overrides.has_torch_function torch.overrides.has_torch_function_unary "
     "torch.overrides.has_torch_function_variadic torch._C._has_torch_function torch._C._has_torch_function_unary "
     "torch._C._has_torch_function_variadic"
 )
+OVERRIDDEN_OF_ITERABLE = resolve("torch.overrides.has_torch_function torch._C._has_torch_function")
 NOTHING = resolve("torch._C._log_api_usage_once torch.compiler.cudagraph_mark_step_begin")
 # The peer's own functions that user code calls; known by name, so that nothing of it is imported.
 NAMED_TRUE = frozenset(("torch._dynamo.external_utils.is_compiling", "torch._dynamo.eval_frame.is_compiling"))
@@ -87,6 +91,15 @@ BREAKS: dict[Any, tuple[str, str]] = {
     for name in names.split()
     for fn in resolve(name)
 }
+
+
+def _takes_over(cls: type) -> bool:
+    """True for a class with a __torch_function__ of its own; Tensor's and a disabled one count as none."""
+    own = getattr(cls, "__torch_function__", None)
+    default = torch.Tensor.__torch_function__
+    if own is None or own is torch._C._disabled_torch_function_impl:
+        return False
+    return issubclass(cls, torch.Tensor) is False or getattr(own, "__func__", own) is not default.__func__
 
 
 class TorchFunctionVariable(VariableTracker):
@@ -140,7 +153,7 @@ class TorchFunctionVariable(VariableTracker):
         fn = self.fn
         name = f"{fn.__module__}.{fn.__name__}"
         named = name in NAMED_TRUE or name in NAMED_NOTHING or name in NAMED_BREAKS
-        return named or any(fn in group for group in (ANSWERED, METADATA, TRUE, FALSE, NOTHING, BREAKS))
+        return named or any(fn in group for group in (ANSWERED, METADATA, TRUE, FALSE, OVERRIDDEN, NOTHING, BREAKS))
 
     def _answer(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
         fn = self.fn
@@ -155,6 +168,9 @@ class TorchFunctionVariable(VariableTracker):
             return tx.constant(True)
         if fn in FALSE:
             return tx.constant(None if fn is torch._C._get_tracing_state else False)
+        if fn in OVERRIDDEN:
+            operands = args[0].unpack(tx) if fn in OVERRIDDEN_OF_ITERABLE else args
+            return tx.constant(any(_takes_over(operand.realize(tx).python_type()) for operand in operands))
         if fn in NOTHING or name in NAMED_NOTHING:
             return tx.constant(None)
         if fn in METADATA:
@@ -170,7 +186,7 @@ class TorchFunctionVariable(VariableTracker):
     def _metadata(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         operands = [arg.realize(tx) for arg in args]
         if self.fn is torch.is_tensor:
-            return tx.constant(operands[0].kind == "tensor")
+            return tx.constant(issubclass(operands[0].python_type(), torch.Tensor))
         values = [arg.value.fake if arg.kind == "tensor" else arg.look_inside(tx).as_constant() for arg in operands]  # type: ignore[attr-defined]
         keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
         return tx.graph_result(tx.run_on_fakes(self.fn, values, keywords), derived=True)

@@ -1,0 +1,74 @@
+"""UntracedTensorVariable: a tensor that no graph takes (a subclass, sparse, quantized, nested, made in inference mode).
+
+Traced code may pass it around; the first operation on it breaks the graph and runs in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from ..guards.checks import TypeIs
+from .base import BuiltinMethodVariable, VariableTracker
+from .python_module import OpaqueVariable
+
+if TYPE_CHECKING:
+    from .protocols import Tracer
+
+VT = VariableTracker
+
+TRACED_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def reason_against(value: torch.Tensor) -> str | None:
+    """What keeps a real tensor out of a graph, None when nothing does."""
+    if type(value) not in TRACED_CLASSES:
+        return f"a tensor of class {type(value).__name__}"
+    if value.is_nested:
+        return "a nested tensor"
+    if value.layout is not torch.strided:
+        return f"a tensor of layout {value.layout}"
+    if value.is_quantized:
+        return "a quantized tensor"
+    if value.is_inference() and not torch.is_inference_mode_enabled():
+        return "a tensor made in inference mode"
+    return None
+
+
+class UntracedTensorVariable(OpaqueVariable):
+    """A tensor that is only passed around. Everything but its class and identity is left to Python."""
+
+    def __init__(self, value: torch.Tensor, what: str, source: Any = None) -> None:
+        super().__init__(value, f"{what} is not traced", "use plain tensors inside the compiled function", source)
+
+    def as_proxy(self) -> Any:
+        raise Unsupported(self.reason, remedy=self.remedy)
+
+    def refuse(self, operation: str, remedy: str = "") -> Unsupported:
+        return Unsupported(f"{self.reason} ({operation})", remedy=remedy or self.remedy)
+
+    def truth(self, tx: Tracer) -> bool:
+        raise self.refuse("a truth test")
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if callable(getattr(type(self.value), name, None)):
+            return BuiltinMethodVariable(self, name)
+        raise self.refuse(f"reading attribute {name!r}")
+
+    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        raise self.refuse(f"a call of {name}")
+
+    def lookup_special(self, tx: Tracer, name: str) -> VT | None:
+        raise self.refuse(f"the operator {name}")
+
+    def hash_key(self, tx: Tracer) -> Any:
+        raise self.refuse("hashing")
+
+
+def untraced(tx: Tracer, value: torch.Tensor, what: str, source: Any) -> VT:
+    """The tracker of a tensor that `reason_against` refuses."""
+    tx.guard(source, TypeIs(type(value)))
+    return UntracedTensorVariable(value, what, source)

@@ -19,7 +19,7 @@ from ..errors import CoreError, RecompileLimit, Unsupported, UserLine
 from ..events import EntryMade, FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompiled, compiling, emit
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
-from ..guards.checks import GlobalState, TypeUnchanged
+from ..guards.checks import GlobalState, Is, TypeUnchanged
 from ..guards.failure import describe_failure, failing_guard
 from ..guards.source import ClosureSource, LocalSource
 from ..guards.tree import build_program
@@ -30,7 +30,7 @@ from . import policy, replacement
 from .alias_guards import identity_guards, memory_guard
 from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop
 from .class_guards import class_guards, class_name
-from .dynamic import CapturePolicy, History
+from .dynamic import CapturePolicy, History, holders_of_lifted, is_lifted_source
 from .interpreter import RootInterpreter
 from .shape_guards import shape_guards
 from .trace import FrameInput, Trace
@@ -138,6 +138,8 @@ class FrameCompiler:
             failing = failing_guard(entry.user.guards, entry.program, *call)
             if failing is not None and isinstance(failing.check, TypeUnchanged):
                 state.history.changing_classes.add(class_name(failing.check.type))
+            if failing is not None and is_lifted_source(failing.source) and isinstance(failing.check, Is):
+                entry.valid = False  # it would keep the replaced weight in memory; the next entry loads it on each call
         reasons = tuple(describe_failure(entry.user.guards, entry.program, *call) for entry in entries if entry.user)
         name = frame.code.co_qualname
         if len(entries) >= self.options.recompile_limit:
@@ -247,7 +249,8 @@ class FrameCompiler:
             )
         )
         emit(EntryMade(name, frame.code, code, tuple(guards)))
-        return _C.Entry(program, code, closed or not self.options.nested, record)
+        owners = holders_of_lifted(trace, graph) if graph is not None else ()
+        return _C.Entry(program, code, closed or not self.options.nested, record, None, owners)
 
     def _graph_guards(self, trace: Trace, graph: CapturedGraph) -> None:
         for guard in shape_guards(graph):

@@ -72,14 +72,14 @@ class CapturePolicy:
 
     def symbolic_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable | None:
         """The tracker of a symbolic number, None when its value is part of the entry."""
-        if isinstance(source, (InstanceAttrSource, DictItemSource)) or not math.isfinite(value):
+        if not math.isfinite(value):
             return None
         name = source.name()
         self.numbers[name] = value
         seen = self.history.numbers.get(name, value)
         changed = seen is None or seen != value
-        wanted = changed or self.dynamic and type(value) is int
-        if self.dynamic is False or not wanted or not _from_call(source):
+        wanted = changed or self.dynamic and type(value) is int and _is_argument(source)
+        if self.dynamic is False or not wanted:
             return None
         tx.guard(source, TypeIs(type(value)))
         known = tx.trace.numbers.get(name)
@@ -89,15 +89,28 @@ class CapturePolicy:
 
     def is_lifted(self, tensor: torch.Tensor, source: Any) -> bool:
         """True for a parameter or buffer of a module: guarded by identity, passed by the entry without a load."""
-        if not isinstance(source, DictItemSource) or not isinstance(source.base, InstanceAttrSource):
-            return False
-        if source.base.attr not in ("_parameters", "_buffers"):
+        if not is_lifted_source(source):
             return False
         name = source.name()
         self.objects[name] = id(tensor)
         return self.history.objects.get(name, id(tensor)) == id(tensor)
 
 
-def _from_call(source: Any) -> bool:
+def is_lifted_source(source: Any) -> bool:
+    """True for the way to a parameter or buffer of a module."""
+    if not isinstance(source, DictItemSource) or not isinstance(source.base, InstanceAttrSource):
+        return False
+    return source.base.attr in ("_parameters", "_buffers")
+
+
+def holders_of_lifted(trace: Any, graph: Any) -> tuple[Any, ...]:
+    """The modules whose tensors the entry passes by itself: it must not keep them in memory when a module is gone."""
+    modules = {t.source: t.value for t in trace.known.values() if t.kind == "module" and t.source is not None}
+    sources = {item.source.base.base for item in graph.inputs if item.lifted and is_lifted_source(item.source)}
+    return tuple(modules[source] for source in sources if source in modules)
+
+
+def _is_argument(source: Any) -> bool:
     """True for values that a caller passes, as opposed to those an object or module holds."""
-    return isinstance(source.root(), LocalSource)
+    held = isinstance(source, (InstanceAttrSource, DictItemSource))
+    return not held and isinstance(source.root(), LocalSource)

@@ -241,7 +241,7 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
 
 def below_autograd_guard() -> Any:
     """The class of a context manager beneath which no call is seen by autograd, nor tracked as a view."""
-    return torch._C._AutoDispatchBelowAutograd
+    return torch._C._AutoDispatchBelowADInplaceOrView
 
 
 def without_autocast_guard() -> Any:

@@ -241,7 +241,27 @@ class TensorVariable(VariableTracker):
     def set_item(self, tx: Tracer, key: VT, value: VT) -> None:
         import operator
 
+        key, value = key.realize(tx), value.realize(tx)
+        if isinstance(key, TensorVariable) and isinstance(value, TensorVariable) and self._stores_by_choice(key, value):
+            behind = [tx.constant(None)] * (self.fake.ndim - key.fake.ndim)
+            mask = key.get_item(tx, tx.new_tuple([tx.constant(...), *behind]))
+            tx.graph_method("copy_", [self, tx.graph_call(torch.where, [mask, value, self], {})], {})
+            return
         tx.graph_call(operator.setitem, [self, key, value], {})
+
+    def _stores_by_choice(self, mask: TensorVariable, value: TensorVariable) -> bool:
+        """True for `self[mask] = value` where each element's value is known without counting the mask's.
+
+        The gradient of a store by mask asks where the mask is true, which no graph can hold; that of a choice for each
+        element is the same numbers without the question.
+        """
+        rest = self.fake.shape[mask.fake.ndim :]
+        trailing = value.fake.shape
+        same = mask.fake.ndim and mask.fake.shape == self.fake.shape[: mask.fake.ndim]
+        fits = len(trailing) <= len(rest) and all(a in (1, b) for a, b in zip(trailing[::-1], rest[::-1]))
+        alike = value.fake.dtype == self.fake.dtype and value.fake.device == self.fake.device == mask.fake.device
+        wanted = torch.is_grad_enabled() and value.fake.requires_grad and mask.fake.dtype is torch.bool
+        return bool(wanted and same and fits and alike)
 
     def contains(self, tx: Tracer, item: VT) -> bool:
         self.op_contains(tx, item)

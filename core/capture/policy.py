@@ -129,8 +129,8 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
     """Why a frame that the hook met runs in plain Python, None when it may be captured."""
     module = globals_dict.get("__name__", "") or ""
     root = module.partition(".")[0]
-    if root == "torch" and not module.startswith("torch.nn.modules"):
-        return "torch's own code"
+    if root == "torch" and (not module.startswith("torch.nn.modules") or module == "torch.nn.modules.module"):
+        return "torch's own code"  # Module.__call__ too: all modules share its code, and each would want entries there
     if root in SKIPPED_PACKAGES:
         return f"code of {root}"
     if root in sys.stdlib_module_names and module != "__main__":

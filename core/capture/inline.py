@@ -14,7 +14,7 @@ from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
 from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
 from ..variables.torch_function import TorchFunctionVariable
-from . import associative_scan, copying, policy, special_calls  # noqa: F401 - two register their handlers
+from . import associative_scan, autograd_function, copying, policy, special_calls  # noqa: F401 - three register handlers
 from .policy import Verdict
 
 if TYPE_CHECKING:

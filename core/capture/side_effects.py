@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from ..errors import Unsupported
 from ..variables.base import VariableTracker
 
 
@@ -12,11 +15,30 @@ class SideEffects:
 
     def __init__(self) -> None:
         self._changed: dict[int, VariableTracker] = {}
+        self._seal: tuple[int, str, str] | None = None
         self.deferred: list[tuple[Any, list[VariableTracker], dict[str, VariableTracker]]] = []
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], Any, VariableTracker | None]] = {}
 
+    @contextmanager
+    def sealed(self, reason: str, remedy: str) -> Iterator[None]:
+        """While entered, a change of anything older than this moment is refused."""
+        outer, self._seal = self._seal, (VariableTracker().made, reason, remedy)
+        try:
+            yield
+        finally:
+            self._seal = outer
+
+    def _refuse_if_sealed(self, tracker: VariableTracker | None) -> None:
+        if self._seal is not None and (tracker is None or tracker.made < self._seal[0] or not self.is_new(tracker)):
+            raise Unsupported(self._seal[1], remedy=self._seal[2])
+
+    def older_than(self, moment: int) -> list[VariableTracker]:
+        """Changed objects that existed at a moment (a tracker's `made`) or that exist outside the traced code."""
+        return [item for item in self._changed.values() if item.made < moment or not self.is_new(item)]
+
     def mutated(self, tracker: VariableTracker) -> None:
         """`tracker` changes. Objects that the traced code made are made with their end state, by whoever uses them."""
+        self._refuse_if_sealed(tracker)
         self._changed.setdefault(id(tracker), tracker)
 
     def is_mutated(self, tracker: VariableTracker) -> bool:
@@ -30,6 +52,7 @@ class SideEffects:
 
     def store_global(self, namespace: dict[str, Any], source: Any, name: str, value: VariableTracker | None) -> None:
         """A global was bound, or with None deleted. `source` reaches a foreign namespace; None is the frame's own."""
+        self._refuse_if_sealed(None)
         self.globals[(id(namespace), name)] = (namespace, source, value)
 
     def global_value(self, namespace: dict[str, Any], name: str) -> tuple[bool, VariableTracker | None]:
@@ -39,6 +62,7 @@ class SideEffects:
 
     def defer(self, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
         """A call whose result nobody uses (logging, warnings): made for real, in order, after the graph ran."""
+        self._refuse_if_sealed(None)
         self.deferred.append((fn, args, kwargs))
 
     def changed(self) -> list[VariableTracker]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from .constants import CONSTANT_TYPES, writable
 from .geometry import has_storage, overlaps, storage_key
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .recorder import AtenRecord, new_recorder
+from .region import Region, escaped
 from .refusals import eager_exception, judge, quiet_fakes, refuse_by_name
 from .symbols import as_policy, pinned_dims, plain
 from .tree import leaves, map_tree, rebuild
@@ -36,14 +37,15 @@ class GraphValue:
     """A tensor or symbolic number of the graph.
 
     node: the fx node that gives it; after an in-place operation, the newest node that returned the same object.
-    fake: its FakeTensor, SymInt, SymFloat or SymBool.
+    fake: its FakeTensor, SymInt, SymFloat or SymBool. region: the region that made it, None for the graph itself.
     """
 
-    __slots__ = ("node", "fake", "__weakref__")
+    __slots__ = ("node", "fake", "region", "__weakref__")
 
-    def __init__(self, node: fx.Node, fake: Any) -> None:
+    def __init__(self, node: fx.Node, fake: Any, region: Region | None = None) -> None:
         self.node = node
         self.fake = fake
+        self.region = region
 
     def __repr__(self) -> str:
         return f"GraphValue({self.node.name}: {self.fake})"
@@ -82,6 +84,7 @@ class GraphBuilder:
         self._constants: dict[int, str] = {}
         self._lines: dict[str, UserLine] = {}
         self._undo: list[tuple[Any, Callable[[], None], Callable[[], Any]]] = []
+        self._region: Region | None = None
         self._rng_state: torch.Tensor | None = None
         self.ops = 0
 
@@ -271,7 +274,7 @@ class GraphBuilder:
         if not has_values and not recorded:
             return map_tree(plain, result)  # a question about metadata: no node
         node_args, node_kwargs = map_tree(self._to_node, (args, kwargs))
-        node = self._graph.create_node(kind, target, node_args, node_kwargs)
+        node = self._current_graph.create_node(kind, target, node_args, node_kwargs)
         _annotate(node, result, line)
         if line is not None:
             self._lines[node.name] = line
@@ -349,14 +352,33 @@ class GraphBuilder:
 
     def _to_node(self, leaf: Any) -> Any:
         if isinstance(leaf, GraphValue):
-            return leaf.node
+            return self._node_of(leaf)
         if writable(leaf):
             return leaf
-        name = self._constants.get(id(leaf))
+        holder = self._region if self._region is not None else self
+        constants, root = (self._constants, self._root) if holder is self else (holder.constants, holder.root)
+        name = constants.get(id(leaf))
         if name is None:
-            name = self._constants[id(leaf)] = f"constant_{len(self._constants)}"
-            setattr(self._root, name, leaf)
-        return self._graph.get_attr(name)
+            name = constants[id(leaf)] = f"constant_{len(constants)}"
+            setattr(root, name, leaf)
+        return self._current_graph.get_attr(name)
+
+    @property
+    def _current_graph(self) -> fx.Graph:
+        return self._graph if self._region is None else self._region.graph
+
+    def _node_of(self, value: GraphValue) -> fx.Node:
+        if self._region is not None:
+            return self._region.node_of(value)
+        if value.region is not None:
+            raise escaped(value)
+        return value.node
+
+    def _new_value(self, node: fx.Node, fake: Any) -> GraphValue:
+        value = GraphValue(node, fake, self._region)
+        if self._region is not None:
+            self._region.own(value)
+        return value
 
     def _is_value(self, leaf: Any) -> bool:
         return isinstance(leaf, torch.Tensor) or (isinstance(leaf, SYMBOLIC) and isinstance(plain(leaf), SYMBOLIC))
@@ -387,20 +409,70 @@ class GraphBuilder:
         if not self._is_value(result):
             return map_tree(plain, result)
         if not isinstance(result, torch.Tensor):
-            return GraphValue(node, result)
+            return self._new_value(node, result)
         known = self._known.get(id(result))
-        if known is not None:
+        if known is None:
+            known = self._known[id(result)] = self._new_value(node, result)
+        elif self._region is not None:
+            self._region.set_node(known, node)
+        else:
+            self._node_of(known)
             known.node = node
-            return known
-        value = self._known[id(result)] = GraphValue(node, result)
-        return value
+        return known
 
     def _element(self, item: Any, node: fx.Node, key: Any, line: UserLine | None) -> Any:
         if not any(self._is_value(leaf) for leaf in leaves(item)):
             return map_tree(plain, item)
-        element = self._graph.call_function(operator.getitem, (node, key))
+        element = self._current_graph.call_function(operator.getitem, (node, key))
         _annotate(element, item, line)
         return self._values(item, element, line)
+
+    # -- regions -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def region(
+        self, name: str, *, grad: bool | None = None, siblings: tuple[Region, ...] = (), writes: bool = False
+    ) -> Iterator[Region]:
+        """While open, calls go to a graph of their own; the caller closes that and adds a call of it.
+
+        grad: the grad mode that the caller of the region's graph sets around it. writes: the region may write to
+        tensors from outside that carry no gradients. What is recorded meanwhile is dropped: the call records it again.
+        """
+        self.fake_mode  # noqa: B018 - the record exists from here on
+        before, grad_before, undo_before = self._region, torch.is_grad_enabled(), self._undo
+        switch = torch_compat.set_grad_enabled_function()
+        mark = len(self._record.calls) if self._record is not None else 0
+        region = Region(name, before, siblings)
+        self._region, self._undo = region, []
+        if grad is not None:
+            switch(grad)
+        try:
+            yield region
+            self._restore_state(write=True)
+            self._check_region_writes(region, mark, writes)
+        finally:
+            self._restore_state(write=False)
+            self._region, self._undo = before, undo_before
+            switch(grad_before)
+            if self._record is not None:
+                del self._record.calls[mark:]
+
+    def _check_region_writes(self, region: Region, mark: int, writes: bool) -> None:
+        outside = {storage_key(value.fake): value for value in region.inputs() if isinstance(value.fake, torch.Tensor)}
+        for call in self._record.calls[mark:] if self._record is not None else ():
+            for fake in written_arguments(call):
+                if has_storage(fake) and storage_key(fake) in outside and (not writes or call.grad):
+                    raise Unsupported(
+                        f"{region.name} writes to a tensor from outside of it",
+                        where=call.line,
+                        remedy="return the new value in place of writing it",
+                    )
+
+    def add_region_input(self, region: Region, fake: torch.Tensor) -> GraphValue:
+        """An input of the region itself, for which its caller passes something."""
+        value = self._known[id(fake)] = GraphValue(None, fake, region)  # type: ignore[arg-type]
+        value.node = region.add_input(value)
+        return value
 
     # -- decisions about symbolic numbers ----------------------------------------------------------------------------
 
@@ -470,7 +542,7 @@ class GraphBuilder:
 
     def _toggle(self, fn: Any, args: tuple[Any, ...], line: UserLine | None) -> fx.Node:
         self.fake_mode  # noqa: B018 - a graph of toggles alone is a graph as well
-        node = self._graph.call_function(fn, args)
+        node = self._current_graph.call_function(fn, args)
         _annotate(node, None, line)
         return node
 
@@ -499,7 +571,7 @@ class GraphBuilder:
         mode = self.fake_mode
         self._restore_state(write=True)
         self._check_strict_dims()
-        self._graph.output(tuple(value.node for value in outputs))
+        self._graph.output(tuple(self._node_of(value) for value in outputs))
         fakes = tuple(value.fake for value in outputs)
         record = self._record
         if record is not None:

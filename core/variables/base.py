@@ -9,6 +9,7 @@ objects, and a mutable kind changes in place. Trackers must not know the interpr
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +18,9 @@ from ..errors import Unsupported
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
+
+
+_made = itertools.count(1)
 
 
 class NotConstant(Exception):
@@ -48,8 +52,12 @@ class VariableTracker:
     payload_of: VariableTracker | None = None
     """For the builtin container inside an object of a subclass: the object."""
 
+    made: int = 0
+    """Counts up from tracker to tracker: which of two came into being first."""
+
     def __init__(self, source: Any = None) -> None:
         self.source = source
+        self.made = next(_made)
 
     def standing_for(self, value: Any) -> VariableTracker:
         """The tracker, knowing its real object where no source reaches that."""

@@ -55,12 +55,6 @@ class Unsupported(CoreError):
     id = "CORE-C001"
 
 
-class SkipFrame(CoreError):
-    """The whole frame runs in plain Python; raised inside capture only."""
-
-    id = "CORE-C002"
-
-
 class RecompileLimit(CoreError):
     """A callable reached its limit of compiled entries under fullgraph."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,9 @@ def copier(name: str):
 def run_module(module: str, copy: str) -> dict[str, object]:
     """Runs one test module in this process; `copy` is empty for the bare run."""
     import unittest
+
+    # A shell's background job ignores SIGINT, and so would this process; test_threading then waits for it for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     from test import support
     from test.support import os_helper

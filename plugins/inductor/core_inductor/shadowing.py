@@ -10,7 +10,15 @@ from types import ModuleType
 
 
 class CoreShadowed(ImportError):
-    """Another module named `core` stands before the compiler on the import path."""
+    """Another module named `core` stands before the compiler on the import path.
+
+    It can't be one of core's own exceptions, for these are what the other module hides; id and text are as theirs.
+    """
+
+    id = "CORE-P002"
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"[{self.id}] {what}\n  instead: the backend inductor was not loaded\n  remedy: {remedy}")
 
 
 def require_core() -> ModuleType:
@@ -32,9 +40,9 @@ def require_core() -> ModuleType:
 def _shadowed() -> CoreShadowed:
     spec = importlib.util.find_spec("core")
     if spec is None:
-        return CoreShadowed("core_inductor needs the package `core`, which is not installed: pip install core")
+        return CoreShadowed("core_inductor needs the package `core`, which is not installed", "pip install core")
     place = spec.origin or ", ".join(spec.submodule_search_locations or ())
     return CoreShadowed(
-        f"core_inductor needs the compiler `core`, but that name is taken by {place}, which stands before it on "
-        "sys.path. Rename that file or folder, or start Python from another directory or with -P."
+        f"core_inductor needs the compiler `core`, but that name is taken by {place}, which sys.path has first",
+        "rename that file or folder, or start Python from another directory or with -P",
     )

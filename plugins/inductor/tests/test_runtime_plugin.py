@@ -62,6 +62,7 @@ def test_a_users_own_core_folder_is_named_in_the_error(tmp_path):
     result = run(code)
     assert result.returncode != 0
     assert "CoreShadowed" in result.stderr and str(tmp_path / "core") in result.stderr and "-P" in result.stderr
+    assert "[CORE-P002] core_inductor needs the compiler" in result.stderr and "remedy: rename" in result.stderr
 
 
 def test_a_users_own_core_plugin_module_is_not_taken_for_the_compiler(tmp_path):

@@ -61,6 +61,8 @@ def identity_guards(trace: Trace) -> Iterator[Guard]:
         for other in others.values():
             if tracker.source is None or other is tracker or other.kind != tracker.kind:
                 continue
+            if tracker.kind == "cell":
+                continue  # the cells of a closure are what its code makes them; their sources lead to the contents
             if _type_of(other) is _type_of(tracker):
                 yield Guard(other.source, NotSameAs(tracker.source))
 

@@ -210,7 +210,7 @@ class TracerServices(Host):
 
     def binary(self, op: Callable[..., Any], left: VT, right: VT) -> VT:
         left, right = left.realize(self), right.realize(self)
-        if op in (operator.is_, operator.is_not) and left is not right and left.mutable and right.mutable:
+        if op in (operator.is_, operator.is_not) and left is not right and (left.mutable or right.mutable):
             if left.source is not None and right.source is not None and left.kind == right.kind:
                 self.guard(left.source, NotSameAs(right.source))
         return operators.binary(self, op, left, right)

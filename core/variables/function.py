@@ -7,8 +7,10 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..guards.checks import MissingInstanceAttr
 from ..guards.source import (
     AttrSource,
+    ConstSource,
     DictItemSource,
     FunctionPartSource,
     InstanceAttrSource,
@@ -156,9 +158,9 @@ class UserFunctionVariable(FunctionVariable):
         return self.fn.__globals__
 
     def positional_defaults(self, tx: Tracer) -> list[VT]:
-        source = FunctionPartSource(self.source, "defaults") if self.source is not None else None
+        source = FunctionPartSource(self._origin(), "defaults")
         return [
-            tx.lazy(value, TupleItemSource(source, i) if source is not None else None)
+            tx.lazy(value, TupleItemSource(source, i))
             for i, value in enumerate(self.fn.__defaults__ or ())
         ]
 
@@ -166,13 +168,17 @@ class UserFunctionVariable(FunctionVariable):
         defaults = self.fn.__kwdefaults__ or {}
         if name not in defaults:
             return None
-        source = FunctionPartSource(self.source, "kwdefaults") if self.source is not None else None
-        return tx.lazy(defaults[name], DictItemSource(source, name) if source is not None else None)
+        source = FunctionPartSource(self._origin(), "kwdefaults")
+        return tx.lazy(defaults[name], DictItemSource(source, name))
+
+    def _origin(self) -> Any:
+        """Where its parts are read: also of a function that no source reaches, the defaults and closure may change."""
+        return self.source if self.source is not None else ConstSource(self.fn)
 
     def closure_cells(self, tx: Tracer) -> tuple[CellVariable, ...]:
-        source = FunctionPartSource(self.source, "closure") if self.source is not None else None
+        source = FunctionPartSource(self._origin(), "closure")
         return tuple(
-            tx.real_cell(cell, name, TupleItemSource(source, i) if source is not None else None)
+            tx.real_cell(cell, name, TupleItemSource(source, i))
             for i, (cell, name) in enumerate(zip(self.fn.__closure__ or (), self.code.co_freevars))
         )
 
@@ -183,6 +189,8 @@ class UserFunctionVariable(FunctionVariable):
             return self
         if name == "__get__":
             return MethodWrapperVariable(self, name)
+        if name not in self.fn.__dict__ and self.source is not None:
+            tx.guard(self.source, MissingInstanceAttr(name))
         if not hasattr(self.fn, name):
             tx.raise_exception(AttributeError, f"'function' object has no attribute '{name}'")
         value = getattr(self.fn, name)

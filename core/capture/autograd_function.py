@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
 from ..errors import Unsupported
-from ..graph.function_region import FunctionPlan, traced_function
+from ..graph.function_region import FunctionPlan, stand_in, traced_function
 from ..graph.region import Region
 from ..variables.autograd_function import FunctionContextVariable
 from ..variables.base import VariableTracker
@@ -69,10 +70,11 @@ class _Application:
         if torch.is_grad_enabled() and any(needs):
             region, gradients, values = self._trace_backward(ctx, args, results)
             regions = (forward, region)
+            backward = region.close(values)
             takes = tuple(self._place(value) for value in [*region.own_inputs, *region.inputs()])
             saved = tuple(self._place(item.value) for item in ctx.saved if isinstance(item, TensorVariable))
-            backward = region.close(values)
         refuse_escapes(tx, self.moment, regions)
+        graph = forward.close([*(out.value for out in self.outputs), *self.inner])
         plan = FunctionPlan(
             forward_takes=tuple(self._place(value) for value in forward.inputs()),
             backward_takes=takes,
@@ -82,9 +84,8 @@ class _Application:
             dirty=tuple(self._dirty(ctx)),
             non_differentiable=tuple(at for at, out in enumerate(self.outputs) if self._is_marked(ctx, out)),
             gradients=tuple(gradients),
-            once=self._is_once(),
+            function=stand_in(self.cls.__name__, self._is_once()),
         )
-        graph = forward.close([*(out.value for out in self.outputs), *self.inner])
         made = tx.builder.call_function(
             traced_function,
             (plan, graph, backward, tuple(self.free), *(item.value for item in self.inputs)),
@@ -141,11 +142,13 @@ class _Application:
         tx = self.tx
         name = f"{self.cls.__name__}.backward"
         with (
+            torch_compat.without_autocast(),  # as where the backward will run
             tx.builder.region(f"{self.cls.__name__}_backward", grad=False, siblings=(self.forward,)) as region,
             tx.side_effects.sealed(
                 f"{name} changes something outside of it", "keep side effects out of the backward, or " + OUTSIDE
             ),
         ):
+            region.open_layouts = True
             grads = [self._gradient(region, item) for item in results]
             ctx.in_backward = True
             function = self._backward()
@@ -153,7 +156,6 @@ class _Application:
             is_tuple = result.python_type() is tuple
             given = [item.realize(tx) for item in (result.unpack(tx) if is_tuple else [result])]
             gradients, values = self._gradients(args, given)
-            region.own_inputs = tuple(self.grads)
         return region, gradients, values
 
     def _gradient(self, region: Region, output: VT) -> VT:

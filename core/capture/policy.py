@@ -54,6 +54,7 @@ TORCH_RULES = (
             "torch.distributions",
             "torch.nn.init",
             "torch.ao.nn",
+            "torch.amp.autocast_mode",
         ),
     ),
     Rule(

@@ -456,6 +456,7 @@ class GraphBuilder:
             switch(grad_before)
             if self._record is not None:
                 del self._record.calls[mark:]
+            torch.clear_autocast_cache()  # its casts were made by calls that are dropped here
 
     def _check_region_writes(self, region: Region, mark: int, writes: bool) -> None:
         outside = {storage_key(value.fake): value for value in region.inputs() if isinstance(value.fake, torch.Tensor)}
@@ -472,7 +473,12 @@ class GraphBuilder:
         """An input of the region itself, for which its caller passes something."""
         value = self._known[id(fake)] = GraphValue(None, fake, region)  # type: ignore[arg-type]
         value.node = region.add_input(value)
+        region.own_inputs = (*region.own_inputs, value)
         return value
+
+    def layout_is_open(self, value: GraphValue) -> bool:
+        """True for a tensor that a region's caller will pass with strides not known yet: an incoming gradient."""
+        return value.region is not None and value.region.open_layouts and value in value.region.own_inputs
 
     # -- decisions about symbolic numbers ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ the ATen calls of both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ class FunctionPlan:
     tensor it returned; "inner": a tensor that only its forward made; "grad": the gradient of an output.
     forward_takes, backward_takes: the arguments of the graphs. saved: given to save_for_backward. inner: how many
     inner tensors the forward graph returns behind the outputs. gradients: for each input the place of its gradient in
-    what the backward graph returns, None where that is None. once: the backward can't be differentiated.
+    what the backward graph returns, None where that is None. function: the stand-in.
     """
 
     forward_takes: tuple[tuple[str, int], ...]
@@ -32,7 +32,7 @@ class FunctionPlan:
     dirty: tuple[int, ...] = ()
     non_differentiable: tuple[int, ...] = ()
     gradients: tuple[int | None, ...] = ()
-    once: bool = False
+    function: type = field(default=torch.autograd.Function)
 
 
 class TracedFunction(torch.autograd.Function):
@@ -66,15 +66,15 @@ class TracedFunction(torch.autograd.Function):
         return (None, None, None, *(None if at is None else results[at] for at in plan.gradients))
 
 
-class TracedFunctionOnce(TracedFunction):
-    """The stand-in of a Function whose backward is once_differentiable."""
-
-    backward = staticmethod(torch.autograd.function.once_differentiable(TracedFunction.backward))
+def stand_in(name: str, once: bool) -> type[TracedFunction]:
+    """The stand-in for a Function of this name, which autograd's messages show; once: its backward is
+    once_differentiable."""
+    members = {"backward": staticmethod(torch.autograd.function.once_differentiable(TracedFunction.backward))}
+    return type(name, (TracedFunction,), members if once else {})
 
 
 def traced_function(
     plan: FunctionPlan, forward: Any, backward: Any, free: tuple[Any, ...], *inputs: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
     """Apply a traced Function; the tensors that its forward returned."""
-    kind = TracedFunctionOnce if plan.once else TracedFunction
-    return kind.apply(plan, (forward, backward), free, *inputs)
+    return plan.function.apply(plan, (forward, backward), free, *inputs)  # type: ignore[attr-defined]

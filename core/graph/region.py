@@ -33,6 +33,7 @@ class Region:
         self.captured: dict[int, tuple[Any, fx.Node]] = {}
         self.values: list[Any] = []
         self.own_inputs: tuple[Any, ...] = ()
+        self.open_layouts = False  # of its own inputs
         self._nodes: dict[int, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None
 

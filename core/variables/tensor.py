@@ -32,6 +32,7 @@ METADATA_METHODS = frozenset(
     "element_size numel nelement size stride storage_offset has_names is_set_to is_same_size __len__ is_shared "
     "is_pinned is_coalesced dense_dim sparse_dim type_as_string dim_order".split()
 )
+LAYOUT_METHODS = frozenset(("stride", "is_contiguous", "storage_offset", "dim_order"))
 BREAKS = {
     "item": "return the tensor itself, or set capture_scalar_outputs=True",
     "tolist": "keep the values in a tensor",
@@ -188,6 +189,11 @@ class TensorVariable(VariableTracker):
         return name == "requires_grad_" and self.fake.requires_grad == wanted
 
     def _metadata_call(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if name in LAYOUT_METHODS and tx.builder.layout_is_open(self.value):
+            raise Unsupported(
+                f"Tensor.{name}() of an incoming gradient differs from call to call",
+                remedy="call contiguous() on the gradient, or call the Function outside the compiled function",
+            )
         symbolic = any(not isinstance(size, int) for size in self.fake.shape)
         if symbolic and name in ("size", "numel", "nelement", "stride", "storage_offset", "__len__"):
             if name == "size" and not args and not kwargs:

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 
 from ..errors import Unsupported
-from ..guards.checks import DictKeys, Is, SameAs, TensorMatch, TypeIs
+from ..guards.checks import DictKeys, Is, Length, SameAs, TensorMatch, TypeIs
 from ..guards.source import (
     AttrSource,
     CellSource,
     ClosureSource,
     DictItemSource,
+    FunctionPartSource,
+    LocalSource,
     TupleItemSource,
 )
 from ..guards.tensor_spec import TensorSpec
@@ -169,8 +171,28 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
 
 
 def _function(tx: Any, value: types.FunctionType, source: Any) -> VT:
-    tx.guard(source, Is(value))
-    return UserFunctionVariable(value, source)
+    result = UserFunctionVariable(value, source)
+    if source is None or not _is_made_again(value, source):
+        tx.guard(source, Is(value))
+        return result
+    result.mutable = True  # type: ignore[misc]  # as lists are: another object may come in its place
+    tx.guard(source, TypeIs(types.FunctionType))
+    tx.guard(FunctionPartSource(source, "code"), Is(value.__code__))
+    tx.guard(AttrSource(source, "__globals__"), Is(value.__globals__))
+    for part, defaults in (("defaults", value.__defaults__), ("kwdefaults", value.__kwdefaults__)):
+        place = FunctionPartSource(source, part)
+        if defaults is None:
+            tx.guard(place, Is(None))
+        else:
+            tx.guard(place, DictKeys(tuple(defaults)) if isinstance(defaults, dict) else Length(len(defaults)))
+    return result
+
+
+def _is_made_again(function: types.FunctionType, source: Any) -> bool:
+    """True for a function that each call of the program may make anew: what it consists of is guarded, not which it
+    is."""
+    nested = "<locals>" in function.__qualname__ or function.__name__ == "<lambda>"
+    return nested and isinstance(source.root(), (LocalSource, ClosureSource))
 
 
 def _builtin_function(tx: Any, value: Any, source: Any) -> VT:

@@ -392,5 +392,31 @@ def without_onednn() -> Iterator[None]:
 OpOverload = torch._ops.OpOverload
 """The class of torch.ops.<namespace>.<operator>.<overload>."""
 
+OpOverloadPacket = torch._ops.OpOverloadPacket
+"""The class of torch.ops.<namespace>.<operator>, which picks an overload by the arguments."""
+
 associative_scan = torch._higher_order_ops.associative_scan
 """The function that combines the elements of a dimension pairwise, from the first to each."""
+
+CustomOperator = torch._library.custom_ops.CustomOpDef
+"""What torch.library.custom_op makes of a function."""
+
+
+def operator_of(definition: Any) -> Any:
+    """The operator that a call of a CustomOperator runs."""
+    return definition._opoverload
+
+
+def python_gradient(op: Any) -> tuple[Any, Any] | None:
+    """(setup_context, backward) of an operator whose gradient formula is Python code; None when it is not.
+
+    Both are None for a formula that was registered in a way that keeps the functions out of reach.
+    """
+    name = f"{op._namespace}::{op._opname}"
+    definition = torch._library.custom_ops.OPDEFS.get(name)
+    if definition is not None:
+        setup, backward = definition._setup_context_fn, definition._backward_fn
+        return (setup, backward) if backward is not None else None
+    overload = "" if op._overloadname == "default" else f".{op._overloadname}"
+    registered = f"{op._namespace}/{op._opname}{overload}/Autograd"
+    return (None, None) if registered in torch.library._impls else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -31,35 +31,93 @@ OUTSIDE = "call the Function outside the compiled function"
 _once_code = torch.autograd.function.once_differentiable(lambda ctx: None).__code__  # the code of every wrapper
 
 
+class Subject(Protocol):
+    """What is applied: an autograd.Function class, or an operator with a gradient formula in Python."""
+
+    name: str
+    once: bool
+
+    def forward(self, ctx: FunctionContextVariable, args: list[VT]) -> VT:
+        """Trace the forward and what sets up the context."""
+
+    def backward(self) -> VT:
+        """The function to call with the context and the gradients."""
+
+
 @function(torch.autograd.Function.apply.__func__)
 def apply(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """cls.apply(*args)."""
     cls = args[0].as_python_object()  # type: ignore[attr-defined]
     if issubclass(cls, torch.autograd.function.NestedIOFunction):
         raise Unsupported("a NestedIOFunction is not traced", remedy=OUTSIDE)
-    return _Application(tx, args[0], cls).run(args[1:], kwargs)
+    subject = FunctionClass(tx, args[0], cls)
+    return Application(tx, subject).run(subject.bound(args[1:], kwargs))
 
 
-class _Application:
-    """One call of apply being traced."""
+class FunctionClass:
+    """A user's subclass of autograd.Function."""
 
     def __init__(self, tx: Any, owner: VT, cls: type) -> None:
         self.tx = tx
         self.owner = owner
         self.cls = cls
+        self.name = cls.__name__
         self.has_setup = cls.setup_context is not torch.autograd.Function.setup_context  # type: ignore[attr-defined]
+        raw, _ = find_on_type(cls, "backward")
+        code = getattr(getattr(raw, "__func__", raw), "__code__", None)
+        self.once = isinstance(code, types.CodeType) and code is _once_code
+
+    def bound(self, args: list[VT], kwargs: dict[str, VT]) -> list[VT]:
+        """The arguments of forward; with setup_context its defaults count as arguments."""
+        forward = self._method("forward") if self.has_setup else None
+        if not isinstance(forward, FunctionVariable) or forward.code.co_flags & 0x0C or forward.code.co_kwonlyargcount:
+            if kwargs:
+                raise Unsupported("Function.apply with keywords is not traced", remedy="pass arguments by position")
+            return args
+        values = forward.bind(self.tx, args, kwargs)
+        return [values[name].realize(self.tx) for name in forward.code.co_varnames[: forward.code.co_argcount]]
+
+    def _method(self, name: str) -> VT:
+        return self.owner.get_attr(self.tx, name).realize(self.tx)
+
+    def forward(self, ctx: FunctionContextVariable, args: list[VT]) -> VT:
+        tx = self.tx
+        if not self.has_setup:
+            return tx.call_function(self._method("forward"), [ctx, *args])
+        result = tx.call_function(self._method("forward"), args).realize(tx)
+        tx.call_function(self._method("setup_context"), [ctx, tx.new_tuple(args), result])
+        return result
+
+    def backward(self) -> VT:
+        """The user's function: `backward` or its other name `vjp`, without the wrapper of once_differentiable."""
+        name = "backward"
+        if self.cls.backward is torch.autograd.Function.backward:  # type: ignore[attr-defined]
+            name = "vjp"
+        found = self._method(name)
+        if isinstance(found, UserFunctionVariable) and found.code is _once_code:
+            return self.tx.wrap(found.fn.__wrapped__, None, constant=True)  # type: ignore[attr-defined]
+        return found
+
+
+class Application:
+    """One application being traced."""
+
+    def __init__(self, tx: Any, subject: Subject) -> None:
+        self.tx = tx
+        self.subject = subject
+        self.name = subject.name
         self.moment = VariableTracker().made
         self.inner: list[Any] = []
         self.free: list[Any] = []
 
-    def run(self, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    def run(self, args: list[VT]) -> VT:
+        """What the application returns."""
         tx = self.tx
-        args = self._bound(args, kwargs)
         self.inputs = [arg for arg in args if isinstance(arg, TensorVariable)]
         needs = tuple(isinstance(arg, TensorVariable) and arg.fake.requires_grad for arg in args)
         ctx = FunctionContextVariable(needs)
-        with tx.builder.region(f"{self.cls.__name__}_forward", grad=False, writes=True) as forward:
-            result = trace_body(tx, f"{self.cls.__name__}.forward", lambda: self._forward(ctx, args))
+        with tx.builder.region(f"{self.name}_forward", grad=False, writes=True) as forward:
+            result = trace_body(tx, f"{self.name}.forward", lambda: self.subject.forward(ctx, args))
             results = self._results(result)
         self.forward = forward
         self.outputs = [item for item in results if isinstance(item, TensorVariable)]
@@ -84,7 +142,7 @@ class _Application:
             dirty=tuple(self._dirty(ctx)),
             non_differentiable=tuple(at for at, out in enumerate(self.outputs) if self._is_marked(ctx, out)),
             gradients=tuple(gradients),
-            function=stand_in(self.cls.__name__, self._is_once()),
+            function=stand_in(self.name, self.subject.once),
         )
         made = tx.builder.call_function(
             traced_function,
@@ -93,31 +151,6 @@ class _Application:
             line=tx.line,
         )
         return self._rebuilt(result, results, [tx.graph_result(value) for value in made])
-
-    def _bound(self, args: list[VT], kwargs: dict[str, VT]) -> list[VT]:
-        """The arguments of forward; with setup_context its defaults count as arguments."""
-        if not self.has_setup:
-            if kwargs:
-                raise Unsupported("Function.apply with keywords is not traced", remedy="pass arguments by position")
-            return args
-        forward = self._method("forward")
-        if not isinstance(forward, FunctionVariable) or forward.code.co_flags & 0x0C or forward.code.co_kwonlyargcount:
-            if kwargs:
-                raise Unsupported("Function.apply with keywords is not traced", remedy="pass arguments by position")
-            return args
-        bound = forward.bind(self.tx, args, kwargs)
-        return [bound[name].realize(self.tx) for name in forward.code.co_varnames[: forward.code.co_argcount]]
-
-    def _method(self, name: str) -> VT:
-        return self.owner.get_attr(self.tx, name).realize(self.tx)
-
-    def _forward(self, ctx: FunctionContextVariable, args: list[VT]) -> VT:
-        tx = self.tx
-        if not self.has_setup:
-            return tx.call_function(self._method("forward"), [ctx, *args])
-        result = tx.call_function(self._method("forward"), args).realize(tx)
-        tx.call_function(self._method("setup_context"), [ctx, tx.new_tuple(args), result])
-        return result
 
     def _results(self, result: VT) -> list[VT]:
         """What forward returned, one element an output of the Function."""
@@ -140,10 +173,10 @@ class _Application:
     ) -> tuple[Region, list[int | None], list[Any]]:
         """The region, per tensor input the place of its gradient, and the values that the region returns."""
         tx = self.tx
-        name = f"{self.cls.__name__}.backward"
+        name = f"{self.name}.backward"
         with (
             torch_compat.without_autocast(),  # as where the backward will run
-            tx.builder.region(f"{self.cls.__name__}_backward", grad=False, siblings=(self.forward,)) as region,
+            tx.builder.region(f"{self.name}_backward", grad=False, siblings=(self.forward,)) as region,
             tx.side_effects.sealed(
                 f"{name} changes something outside of it", "keep side effects out of the backward, or " + OUTSIDE
             ),
@@ -151,7 +184,7 @@ class _Application:
             region.open_layouts = True
             grads = [self._gradient(region, item) for item in results]
             ctx.in_backward = True
-            function = self._backward()
+            function = self.subject.backward()
             result = trace_body(tx, name, lambda: tx.call_function(function, [ctx, *grads]))
             is_tuple = result.python_type() is tuple
             given = [item.realize(tx) for item in (result.unpack(tx) if is_tuple else [result])]
@@ -172,27 +205,12 @@ class _Application:
     def _like(fake: Any) -> dict[str, Any]:
         return {"dtype": fake.dtype, "device": fake.device}
 
-    def _backward(self) -> VT:
-        """The user's function: `backward` or its other name `vjp`, without the wrapper of once_differentiable."""
-        name = "backward"
-        if self.cls.backward is torch.autograd.Function.backward:  # type: ignore[attr-defined]
-            name = "vjp"
-        found = self._method(name)
-        if isinstance(found, UserFunctionVariable) and found.code is _once_code:
-            return self.tx.wrap(found.fn.__wrapped__, None, constant=True)  # type: ignore[attr-defined]
-        return found
-
-    def _is_once(self) -> bool:
-        raw, _ = find_on_type(self.cls, "backward")
-        code = getattr(getattr(raw, "__func__", raw), "__code__", None)
-        return isinstance(code, types.CodeType) and code is _once_code
-
     def _gradients(self, args: Sequence[VT], given: list[VT]) -> tuple[list[int | None], list[Any]]:
         while len(given) > len(args) and self._is_none(given[-1]):
             given.pop()
         if len(given) != len(args):
             raise Unsupported(
-                f"{self.cls.__name__}.backward returns {len(given)} gradients for {len(args)} arguments of forward",
+                f"{self.name}.backward returns {len(given)} gradients for {len(args)} arguments of forward",
                 remedy="return one gradient an argument, None where there is none",
             )
         places: list[int | None] = []
@@ -203,7 +221,7 @@ class _Application:
                 values.append(gradient.value)
             elif not self._is_none(gradient):
                 raise Unsupported(
-                    f"{self.cls.__name__}.backward returns {gradient.describe()} as a gradient",
+                    f"{self.name}.backward returns {gradient.describe()} as a gradient",
                     remedy="return tensors for tensors and None for everything else",
                 )
             elif isinstance(arg, TensorVariable):

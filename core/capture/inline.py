@@ -6,6 +6,7 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
+from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.checks import Is
 from ..guards.source import AttrSource, ConstSource, FunctionPartSource, InstanceDictSource, ModuleSource
@@ -14,7 +15,7 @@ from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
 from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
 from ..variables.torch_function import TorchFunctionVariable
-from . import associative_scan, autograd_function, copying, policy, special_calls  # noqa: F401 - three register handlers
+from . import associative_scan, autograd_function, copying, custom_ops, policy, special_calls  # noqa: F401
 from .policy import Verdict
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 VT = VariableTracker
 
+OPERATORS = (torch_compat.OpOverload, torch_compat.OpOverloadPacket)
 MAX_DEPTH = 90  # each traced call takes about eight frames of Python's own stack
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -49,6 +51,10 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
         handler = special_calls.lookup(fn)
         if handler is not None:
             return handler(tx, args, kwargs)
+    if isinstance(fn, TorchFunctionVariable) and isinstance(fn.fn, OPERATORS):
+        result = custom_ops.call(tx, fn.fn, args, kwargs)
+        if result is not None:
+            return result
     return fn.call(tx, args, kwargs)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.checks import DictKeys, Is, Length, SameAs, TensorMatch, TypeIs
 from ..guards.source import (
@@ -37,7 +38,7 @@ from ..variables.object import UserObjectVariable
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
-from ..variables.torch_function import TorchClassVariable, TorchFunctionVariable
+from ..variables.torch_function import CustomOperatorVariable, TorchClassVariable, TorchFunctionVariable
 from ..variables.type_expression import from_value as type_expression
 from ..variables.type_expression import is_type_expression
 from ..variables.untraced_tensor import reason_against, untraced
@@ -207,6 +208,11 @@ def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
     return wrap(tx, receiver, owner_source).get_attr(tx, value.__name__)
 
 
+def _custom_operator(tx: Any, value: Any, source: Any) -> VT:
+    tx.guard(source, Is(value))
+    return CustomOperatorVariable(value, torch_compat.operator_of(value), source)
+
+
 def _cached(tx: Any, value: Any, source: Any) -> VT:
     tx.guard(source, Is(value))
     return CachedFunctionVariable(value, source)
@@ -330,6 +336,7 @@ BY_TYPE: dict[type, Any] = {
     collections.deque: deque.from_value,
     types.FunctionType: _function,
     types.CodeType: _code,
+    torch_compat.CustomOperator: _custom_operator,
     torch.finfo: limits.from_value,
     torch.iinfo: limits.from_value,
     functools._lru_cache_wrapper: _cached,

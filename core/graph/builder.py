@@ -23,8 +23,8 @@ from .constants import CONSTANT_TYPES, writable
 from .geometry import has_storage, overlaps, storage_key
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .recorder import AtenRecord, new_recorder
-from .region import Region, escaped
 from .refusals import eager_exception, judge, quiet_fakes, refuse_by_name
+from .region import Region, escaped
 from .symbols import as_policy, pinned_dims, plain
 from .tree import leaves, map_tree, rebuild
 

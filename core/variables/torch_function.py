@@ -206,3 +206,17 @@ class TorchClassVariable(TorchFunctionVariable):
 
     def as_constant(self) -> Any:
         return self.cls
+
+
+class CustomOperatorVariable(TorchFunctionVariable):
+    """What torch.library.custom_op made of a function: a call runs its operator."""
+
+    def __init__(self, definition: Any, operator: Any, source: Any = None) -> None:
+        super().__init__(operator, source)
+        self.definition = definition
+
+    def python_type(self) -> type:
+        return type(self.definition)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.definition)

@@ -46,6 +46,10 @@ class BreakHere(Exception):
         self.run = run
 
 
+class NeedsFrame(Unsupported):
+    """The root frame looks at its own variables: only its code as written has them."""
+
+
 class NotGivenBack(Unsupported):
     """An object of the traced code can't become a real one. `made_at`: the step of the root frame that made it."""
 

@@ -17,7 +17,7 @@ from ..bytecode.resume import entry_length
 from ..errors import Unsupported, UserLine
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.cell import CellVariable
-from .breaks import BreakHere, FoundBreak, NotGivenBack, Stop
+from .breaks import BreakHere, FoundBreak, NeedsFrame, NotGivenBack, Stop
 from .opcodes.calls import CallOpcodes
 from .opcodes.containers import ContainerOpcodes
 from .opcodes.control import ControlOpcodes
@@ -183,6 +183,8 @@ class RootInterpreter(Interpreter):
         self._note_statement()
         try:
             super().step()
+        except NeedsFrame:
+            raise
         except Unsupported as refusal:
             raise FoundBreak(self._last_step_before(self.trace.exceptions), refusal) from refusal
         except ObservedException as raised:

@@ -31,14 +31,18 @@ def lines_of(error: BaseException, fn: Callable[..., Any]) -> list[int]:
     return [entry.lineno for entry in traceback.extract_tb(error.__traceback__) if entry.filename == filename]
 
 
-def agree(fn: Callable[..., Any], *args: Any, calls: int = 3, compiled: Any = None, **options: Any) -> dict[str, int]:
+def agree(
+    fn: Callable[..., Any], *args: Any, calls: int = 3, compiled: Any = None, settles: bool = True, **options: Any
+) -> dict[str, int]:
     """Compare `calls` calls on copies of `args`; the totals of core.stats() afterwards.
 
-    compiled: the compiled function, where it is not core.compile(fn, backend="eager", **options).
+    compiled: the compiled function, where it is not core.compile(fn, backend="eager", **options); settles: the last
+    call must capture nothing.
     """
     core.reset()
     subject = compiled if compiled is not None else core.compile(fn, backend="eager", **options)
-    for _ in range(calls):
+    for call in range(calls):
+        frames = core.stats()["frames"]
         ours, theirs = copy.deepcopy(args), copy.deepcopy(args)
         got, want = outcome(subject, ours), outcome(fn, theirs)
         if "raised" in (got[0], want[0]):
@@ -48,4 +52,5 @@ def agree(fn: Callable[..., Any], *args: Any, calls: int = 3, compiled: Any = No
             assert same(got[1], want[1]), (got[1], want[1])
         assert got[2] == want[2], "printed text differs"
         assert same(list(ours), list(theirs)), "arguments differ afterwards"
+        assert not settles or call < calls - 1 or core.stats()["frames"] == frames, "the last call captured again"
     return core.stats()

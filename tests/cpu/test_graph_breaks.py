@@ -1,0 +1,219 @@
+"""Graph breaks: what runs before, at and after one must do what eager does, in whatever the break lies."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import breaking_programs
+import pytest
+import torch
+from agreement import agree
+from breaking_programs import PROGRAMS
+
+import core
+
+X = torch.arange(6.0).reshape(2, 3)
+MAKES_CLASSES = (breaking_programs.defining_classes,)  # new ones with each call: no entry fits the next
+
+
+@core.disable
+def doubled(x):
+    return x * 2
+
+
+@pytest.mark.parametrize(("fn", "counts"), [pytest.param(fn, counts, id=fn.__name__) for fn, counts in PROGRAMS])
+def test_a_break_keeps_the_meaning_of_the_program(fn, counts):
+    stats = agree(fn, X, settles=fn not in MAKES_CLASSES)
+    assert {name: stats[name] for name in counts} == counts
+    assert stats["skipped"] == 0
+
+
+def test_two_thousand_iterations_with_a_break_share_their_resume_functions():
+    def fn(x, n):
+        for _ in range(n):
+            x = doubled(x * 0.5) + 1
+        return x
+
+    stats = agree(fn, X, 2000, calls=2)
+    assert stats["frames"] == 5
+    assert stats["graphs"] == 4
+
+
+def test_a_while_loop_on_a_tensor_runs_two_thousand_times_without_recursion():
+    def fn(x):
+        n = 0
+        while x.sum() < 12015:
+            x = x + 1
+            n += 1
+        return x, n
+
+    stats = agree(fn, X, calls=2)
+    assert stats["frames"] < 12
+
+
+def test_a_loop_inside_a_callee_of_a_broken_frame_runs_flat():
+    def loop(x, n):
+        for _ in range(n):
+            x = doubled(x) * 0.5
+        return x
+
+    def fn(x):
+        return loop(x, 1500) + 1
+
+    assert agree(fn, X, calls=2)["skipped"] == 0
+
+
+def test_values_of_an_iteration_are_freed_before_the_next():
+    alive = []
+
+    @core.disable
+    def watch(t):
+        gc.collect()
+        alive.append(sum(ref() is not None for ref in refs))
+        refs.append(weakref.ref(t))
+        return t
+
+    refs: list[weakref.ref[torch.Tensor]] = []
+
+    def fn(x):
+        for _ in range(6):
+            x = watch(x + 1)
+        return x
+
+    fn(X)
+    eager, alive[:] = list(alive), []
+    refs.clear()
+    core.compile(fn, backend="eager")(X)
+    assert max(alive) <= max(eager) + 1
+
+
+def test_an_attribute_read_before_a_call_that_changes_it_keeps_its_value():
+    class Box:
+        def __init__(self, value):
+            self.value = value
+            self.items = [value]
+
+        @core.disable
+        def change(self):
+            self.value = self.value + 100
+            self.items = [self.value]
+
+    def fn(box):
+        before, items = box.value, box.items
+        pair = (box.value, [box.items])
+        box.change()
+        return before, items, pair, box.value, items is box.items
+
+    agree(fn, Box(X))
+
+
+def test_an_empty_list_keeps_its_identity_over_a_break():
+    def fn(x):
+        made, again = [], {}
+        holders = [made, made, again]
+        made.append(doubled(x))
+        again["x"] = doubled(x)
+        return holders, made is holders[0], again is holders[2]
+
+    agree(fn, X)
+
+
+def test_what_a_graph_needs_from_a_broken_frame_keeps_its_gradient():
+    def fn(x):
+        y = x * 3
+        print(y.shape)
+        return (y * y).sum()
+
+    compiled = core.compile(fn, backend="eager")
+    ours, theirs = X.clone().requires_grad_(), X.clone().requires_grad_()
+    compiled(ours).backward()
+    fn(theirs).backward()
+    assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_functions_called_after_a_break_are_captured_unless_nested_is_off():
+    def callee(x):
+        return x + 1
+
+    def fn(x):
+        print("here", doubled(callee(x)).shape)
+        return [callee(doubled(x))]
+
+    assert agree(fn, X)["graphs"] >= 2
+    assert agree(fn, X, nested=False)["skipped"] == 0
+
+
+def test_a_frame_that_can_not_be_captured_has_its_callees_captured():
+    def callee(x):
+        return x * 2 + 1
+
+    def fn(x):
+        names = sorted(locals())
+        return callee(x), names
+
+    assert agree(fn, X)["graphs"] == 1
+
+
+def test_set_grad_enabled_stays_in_force_after_the_function():
+    def fn(x):
+        torch.set_grad_enabled(False)
+        return x * 2
+
+    x = X.clone().requires_grad_()
+    compiled = core.compile(fn, backend="eager")
+    for _ in range(2):
+        with torch.enable_grad():
+            assert not compiled(x).requires_grad
+            assert not torch.is_grad_enabled()
+
+
+def test_grad_mode_is_restored_to_what_the_manager_found():
+    def fn(x):
+        torch.set_grad_enabled(False)
+        with torch.enable_grad():
+            y = x * 2
+            print(y.requires_grad)
+            z = y * 3
+        off = torch.is_grad_enabled()
+        torch.set_grad_enabled(True)
+        return y, z, off
+
+    stats = agree(fn, X.clone().requires_grad_())
+    assert stats["breaks"] == 1
+    assert stats["recompiles"] == 0
+
+
+def test_an_exception_inside_no_grad_leaves_grad_mode_as_eager_does():
+    def fn(x):
+        try:
+            with torch.no_grad():
+                print(x.shape)
+                raise KeyError("inside")
+        except KeyError:
+            return x * 2, torch.is_grad_enabled()
+
+    agree(fn, X.clone().requires_grad_())
+
+
+def test_a_step_with_a_break_in_a_training_loop_learns_as_eager():
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        value = loss.item()
+        loss.backward()
+        optimizer.step()
+        return value
+
+    def run(call):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses = [call(model, optimizer, X) for _ in range(4)]
+        return losses, [p.detach().clone() for p in model.parameters()]
+
+    losses, weights = run(core.compile(step, backend="eager"))
+    expected, expected_weights = run(step)
+    assert losses == pytest.approx(expected, rel=1e-6)
+    assert all(torch.allclose(a, b) for a, b in zip(weights, expected_weights))
+    assert core.stats()["graphs"] >= 1

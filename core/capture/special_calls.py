@@ -17,10 +17,13 @@ from typing import Any
 import torch
 
 from ..errors import Unsupported
-from ..guards.source import ConstSource
+from ..guards.checks import Is
+from ..guards.source import ConstSource, InstanceAttrSource
 from ..variables.base import VariableTracker
+from ..variables.builtin import BuiltinVariable
 from ..variables.function import MethodVariable, PartialVariable, UserFunctionVariable
 from ..variables.object import UserObjectVariable
+from .breaks import NeedsFrame
 
 VT = VariableTracker
 Handler = Callable[[Any, list[VT], dict[str, VT]], VT]
@@ -91,9 +94,24 @@ def get_globals(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise Unsupported("globals() is not traced", remedy="read the globals by name")
 
 
-@callable_object(builtins.locals, builtins.eval, builtins.exec, builtins.compile, builtins.input, builtins.breakpoint)
+@callable_object(builtins.compile, builtins.input)
 def run_python(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    raise Unsupported("this builtin needs the real frame", remedy="call it outside the compiled function")
+    raise Unsupported("this builtin is not traced", remedy="call it outside the compiled function")
+
+
+def _frame_reader(fn: Any, own_arguments: int) -> None:
+    """A builtin that looks at its caller's variables unless it has more than so many arguments."""
+
+    @callable_object(fn)
+    def read_frame(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        if len(args) > own_arguments:
+            return BuiltinVariable(fn).call(tx, args, kwargs)
+        kind = NeedsFrame if tx.parent is None else Unsupported
+        raise kind(f"{fn.__name__}() looks at the real frame", remedy="call it outside the compiled function")
+
+
+for _reader, _own in ((locals, 0), (vars, 0), (dir, 0), (eval, 1), (exec, 1), (breakpoint, 9)):
+    _frame_reader(_reader, _own)
 
 
 @callable_object(weakref.ref)

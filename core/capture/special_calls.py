@@ -189,6 +189,29 @@ def set_module_attribute(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.constant(None)
 
 
+@function(torch.nn.RNNBase._weights_have_changed)
+def recurrent_weights_have_changed(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Whether a recurrent module's weights are still those that it keeps weak references to; each is guarded."""
+    module = args[0]
+    if (
+        not isinstance(module, UserObjectVariable)
+        or module.value is None
+        or not module.written.keys().isdisjoint(_REFS)
+    ):
+        raise Unsupported("a recurrent module made while tracing is not traced", remedy="make it outside the function")
+    names, references = (getattr(module.value, name) for name in _REFS)
+    if module.source is not None:
+        for name in _REFS:
+            tx.guard(InstanceAttrSource(module.source, name), Is(getattr(module.value, name)))
+    for name, reference in zip(names, references):
+        weight = reference() if reference is not None else None
+        if weight is not None and hasattr(module.value, name):
+            if getattr(module.get_attr(tx, name), "real", None) is not weight:
+                return tx.constant(True)
+    return tx.constant(False)
+
+
+_REFS = ("_flat_weights_names", "_flat_weight_refs")
 LOGGER_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
 
 

@@ -47,6 +47,15 @@ class FrameState:
     def __init__(self) -> None:
         self.history = History()
         self.warned = False
+        self.latest: Any = None  # the entry made last
+        self.idle = 0  # entries in a row that died before they served a second call
+
+    def count_idle(self) -> int:
+        """How often in a row the latest entry was lost unused: its guards name objects that each call makes anew."""
+        if self.latest is not None:
+            self.idle = self.idle + 1 if not self.latest.valid and self.latest.hits == 0 else 0
+            self.latest = None
+        return self.idle
 
 
 class FrameCompiler:
@@ -101,15 +110,19 @@ class FrameCompiler:
         """Recompile policy, capture, graph, guards, code, entry."""
         state = self._state_of(owner, frame.code)
         entries = owner.entries() if owner is not None else _C.frame_entries(frame.code)
+        if state.count_idle() >= self.options.recompile_limit:
+            self._refuse_recompile(state, frame.code.co_qualname, ("it names objects that are gone by the next call",))
+            return self._no_more(owner)
         if entries and not self._may_recompile(state, entries, frame):
-            return False
+            return self._no_more(owner)
         began = time.perf_counter()
         unknown = torch_compat.unknown_active_mode()
         if unknown is not None:
             emit(FellBack("capture", f"{unknown} is active"))
             return False
         try:
-            return self._captured_entry(state, frame, began)
+            state.latest = self._captured_entry(state, frame, began)
+            return state.latest
         except Unsupported as refusal:
             if self.options.fullgraph:
                 raise
@@ -143,24 +156,35 @@ class FrameCompiler:
         reasons = tuple(describe_failure(entry.user.guards, entry.program, *call) for entry in entries if entry.user)
         name = frame.code.co_qualname
         if len(entries) >= self.options.recompile_limit:
-            if self.options.fullgraph:
-                why = reasons[0] if reasons else "no reason was kept"
-                raise RecompileLimit(
-                    f"{name} already has {len(entries)} entries and none accepts this call: {why}",
-                    remedy="raise recompile_limit, pass dynamic=True, or keep what differs out of the function",
-                )
-            if not state.warned:
-                state.warned = True
-                listed = "\n  ".join(reasons)
-                warnings.warn(
-                    f"{name} has reached recompile_limit={self.options.recompile_limit}; new cases run uncompiled. "
-                    f"Why each entry refused this call:\n  {listed}",
-                    stacklevel=2,
-                )
+            self._refuse_recompile(state, name, reasons)
             return False
         if reasons:
             emit(Recompiled(name, reasons))
         return True
+
+    def _no_more(self, owner: Any) -> bool | None:
+        """The answer that ends compiling here, while the entries that there are go on to serve."""
+        if owner is None:
+            return None
+        owner.frozen = True
+        return False
+
+    def _refuse_recompile(self, state: FrameState, name: str, reasons: tuple[str, ...]) -> None:
+        limit = self.options.recompile_limit
+        if self.options.fullgraph:
+            why = reasons[0] if reasons else "no reason was kept"
+            raise RecompileLimit(
+                f"{name} was compiled {limit} times and no entry accepts this call: {why}",
+                remedy="raise recompile_limit, pass dynamic=True, or keep what differs out of the function",
+            )
+        if not state.warned:
+            state.warned = True
+            listed = "\n  ".join(reasons)
+            warnings.warn(
+                f"{name} has reached recompile_limit={limit}; new cases run uncompiled. "
+                f"Why each entry refused this call:\n  {listed}",
+                stacklevel=3,
+            )
 
     def _as_written(self, owner: Any, frame: FrameInput) -> Any:
         """What stands for a frame that can't be captured: its own code, with the functions it calls captured."""

@@ -1,6 +1,6 @@
 /* Reading a torch.Tensor without linking to torch, in one of two ways that calibrate() chooses between.
  *
- * Tier A reads the fields of c10::TensorImpl at the offsets of `known_layout`. They are used only after every sample
+ * Tier A reads the fields of c10::TensorImpl at `core_offsets`. They are used only after every sample
  * tensor reads right, and the samples are read only inside the memory block that the allocator reports for the object;
  * no pointer is followed before it is known what it points at. Tier B asks torch: the exported C shim of AOTInductor
  * for sizes, strides, dtype and device, and torch._C._dispatch_keys for the key set. In both, `requires_grad` of a tensor
@@ -26,7 +26,7 @@ raw_requires_grad(const char *impl)
     const char *meta = FIELD(impl, const char *, autograd);
     if (meta == NULL)
         return 0;
-    if (core_abi.raw_grad && meta[known_layout.grad])
+    if (core_abi.raw_grad && meta[core_offsets.grad])
         return 1;
     return core_abi.requires_grad(impl);
 }

@@ -136,6 +136,13 @@ done:
     return result;
 }
 
+/* Checked with torch 2.13 and 2.14, and with torch 2.11, whose tensors still carry a pointer to dimension names. */
+static const TensorOffsets known_offsets[] = {
+    {24, 56, 64, 144, 160, 162, 166, 168, 128, 176, 136},
+    {24, 64, 72, 152, 168, 170, 174, 176, 144, 184, 152},
+};
+TensorOffsets core_offsets = {24, 56, 64, 144, 160, 162, 166, 168, 128, 176, 136};
+
 /* 1 when every field of the tensor reads as torch itself says. */
 static int
 reads_right(PyObject *tensor, uint64_t keys)
@@ -144,7 +151,7 @@ reads_right(PyObject *tensor, uint64_t keys)
     const char *impl = impl_of(tensor);
     int64_t ndim, offset, *sizes, *strides;
     int32_t dtype, device, index, layout;
-    if (!block_holds(impl, BLOCK_BYTES) || FIELD(impl, uint64_t, keys) != keys)
+    if (!block_holds(impl, core_offsets.block) || FIELD(impl, uint64_t, keys) != keys)
         return 0;
     if (core_abi.layout(handle, &layout) != 0 || core_abi.dim(handle, &ndim) != 0 || core_abi.dtype(handle, &dtype) != 0 ||
         core_abi.device_type(handle, &device) != 0 || core_abi.device_index(handle, &index) != 0)
@@ -162,6 +169,24 @@ reads_right(PyObject *tensor, uint64_t keys)
            FIELD(impl, int64_t, offset) == offset && (FIELD(impl, uint8_t, policy) & POLICY_MASK) == 0;
 }
 
+/* Choose the known offsets under which every sample reads right; 0 when there are none. */
+static int
+find_offsets(PyObject *samples)
+{
+    for (size_t known = 0; known < sizeof(known_offsets) / sizeof(known_offsets[0]); known++) {
+        int right = 1;
+        core_offsets = known_offsets[known];
+        for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(samples); i++) {
+            PyObject *sample = PyList_GET_ITEM(samples, i);
+            uint64_t keys = PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(sample, 1));
+            right = reads_right(PyTuple_GET_ITEM(sample, 0), keys);
+        }
+        if (right)
+            return 1;
+    }
+    return 0;
+}
+
 /* Whether the flag in the autograd metadata lies where it is expected: seen both set and clear, never wrong. */
 static void
 learn_raw_grad(PyObject *samples)
@@ -172,11 +197,11 @@ learn_raw_grad(PyObject *samples)
         const char *meta = FIELD(impl, const char *, autograd);
         if (meta == NULL)
             continue;
-        if (!block_holds(meta, META_BYTES) || (unsigned char)meta[known_layout.grad] > 1 ||
-            (meta[known_layout.grad] && !core_abi.requires_grad(impl)))
+        if (!block_holds(meta, core_offsets.meta) || (unsigned char)meta[core_offsets.grad] > 1 ||
+            (meta[core_offsets.grad] && !core_abi.requires_grad(impl)))
             return;
-        set += meta[known_layout.grad] == 1;
-        clear += meta[known_layout.grad] == 0;
+        set += meta[core_offsets.grad] == 1;
+        clear += meta[core_offsets.grad] == 0;
     }
     core_abi.raw_grad = set > 0 && clear > 0;
 }
@@ -214,14 +239,13 @@ calibrate(PyObject *unused, PyObject *args, PyObject *kwargs)
     }
     if ((core_abi.cdata = find_cdata(samples)) < 0)
         return NULL;
-    int raw = (tier == NULL || tier[0] != 'B') && PyList_GET_SIZE(samples) > 0;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(samples); i++) {
         PyObject *sample = PyList_GET_ITEM(samples, i);
-        uint64_t keys = PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(sample, 1));
+        PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(sample, 1));
         if (PyErr_Occurred() || learn_dtype(PyTuple_GET_ITEM(sample, 0)) < 0)
             return NULL;
-        raw = raw && reads_right(PyTuple_GET_ITEM(sample, 0), keys);
     }
+    int raw = (tier == NULL || tier[0] != 'B') && PyList_GET_SIZE(samples) > 0 && find_offsets(samples);
     if (raw)
         learn_raw_grad(samples);
     core_abi.tier = raw ? 'A' : 'B';

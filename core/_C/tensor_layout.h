@@ -21,12 +21,14 @@ typedef int32_t (*ShimInt)(void *tensor, int64_t *out);
 typedef int32_t (*ShimCode)(void *tensor, int32_t *out);
 typedef int32_t (*ShimPointer)(void *tensor, void **out);
 
-/* Byte offsets in c10::TensorImpl; checked with torch 2.13 and 2.14. policy: the byte of the bit fields that says who
- * answers for sizes and device. grad: requires_grad_ in the autograd metadata. */
-enum { BLOCK_BYTES = 176, META_BYTES = 136 };
-static const struct {
-    size_t autograd, ndim, dims, offset, dtype, device, policy, keys, grad;
-} known_layout = {24, 56, 64, 144, 160, 162, 166, 168, 128};
+/* Byte offsets in c10::TensorImpl. policy: the byte of the bit fields that says who answers for sizes and device.
+ * grad: requires_grad_ in the autograd metadata. block, meta: bytes that the two objects have at least. */
+typedef struct TensorOffsets {
+    size_t autograd, ndim, dims, offset, dtype, device, policy, keys, grad, block, meta;
+} TensorOffsets;
+
+/* The offsets in use: the first of the known ones under which every sample reads right (see tensor_calibrate.c). */
+extern TensorOffsets core_offsets;
 
 /* Bits 2-3 of the policy byte: 2 and above, sizes come from elsewhere; bit 4: symbolic sizes; bit 7: the device does. */
 #define POLICY_MASK 0x98
@@ -34,7 +36,7 @@ static const struct {
 struct TensorAbi {
     char tier; /* 'A', 'B', or 0 before calibrate() */
     Py_ssize_t cdata; /* offset in the Python object */
-    int raw_grad; /* known_layout.grad is right */
+    int raw_grad; /* core_offsets.grad is right */
     PyTypeObject *tensor_type;
     PyObject *dtypes;        /* dict: torch.dtype -> (code, bytes an element) */
     PyObject *dispatch_keys; /* torch._C._dispatch_keys */
@@ -54,7 +56,7 @@ impl_of(PyObject *tensor)
     return *(const char *const *)((const char *)tensor + core_abi.cdata);
 }
 
-#define FIELD(impl, type, name) (*(const type *)((impl) + known_layout.name))
+#define FIELD(impl, type, name) (*(const type *)((impl) + core_offsets.name))
 
 static inline const int64_t *
 raw_dims(const char *impl, uint32_t ndim)

@@ -15,7 +15,7 @@ from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
 from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
 from ..variables.torch_function import TorchFunctionVariable
-from . import associative_scan, autograd_function, copying, custom_ops, policy, special_calls  # noqa: F401
+from . import associative_scan, autograd_function, checkpoint, copying, custom_ops, policy, special_calls  # noqa: F401
 from .policy import Verdict
 
 if TYPE_CHECKING:

@@ -55,6 +55,7 @@ TORCH_RULES = (
             "torch.nn.init",
             "torch.ao.nn",
             "torch.amp.autocast_mode",
+            "torch.utils.checkpoint",
         ),
     ),
     Rule(
@@ -72,7 +73,6 @@ TORCH_RULES = (
             "torch.package",
             "torch.serialization",
             "torch.testing",
-            "torch.utils.checkpoint",
             "torch.optim",
             "torch._functorch",
             "torch.func",

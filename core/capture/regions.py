@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import collections
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..errors import Unsupported
@@ -49,3 +50,48 @@ def tensors_in(start: Any) -> Iterator[TensorVariable]:
             waiting.extend(item)
         elif type(item) is dict:
             waiting.extend(item.values())
+
+
+class TensorTree:
+    """A tree of lists, tuples and dicts of trackers: its tensors, and the same tree over other tensors.
+
+    Raises Unsupported, naming `what`, for tensors inside other kinds of objects.
+    """
+
+    def __init__(self, tx: Any, tree: VT, what: str) -> None:
+        self.tx = tx
+        self.what = what
+        self.tensors: list[TensorVariable] = []
+        self._root = self._structure(tree)
+
+    def _structure(self, tree: VT) -> Any:
+        tree = tree.realize(self.tx)
+        if isinstance(tree, TensorVariable):
+            self.tensors.append(tree)
+            return None
+        kind = tree.python_type()
+        if tree.kind in ("list", "tuple") and (tree.kind == "tuple" or kind is list):
+            return kind, None, [self._structure(item) for item in tree.unpack(self.tx)]
+        if tree.kind == "dict" and kind in (dict, collections.OrderedDict):
+            keys = tree.unpack(self.tx)
+            return kind, keys, [self._structure(tree.get_item(self.tx, key)) for key in keys]
+        if any(tensors_in(tree)):
+            raise Unsupported(
+                f"{self.what} holds tensors in {tree.describe()}", remedy="use tuples, lists and dicts of tensors"
+            )
+        return tree
+
+    def over(self, tensors: Iterable[VT]) -> VT:
+        """The tree with these tensors in place of its own."""
+        return self._rebuilt(self._root, iter(tensors))
+
+    def _rebuilt(self, structure: Any, tensors: Iterator[VT]) -> VT:
+        if structure is None:
+            return next(tensors)
+        if isinstance(structure, VariableTracker):
+            return structure
+        kind, keys, parts = structure
+        items = [self._rebuilt(part, tensors) for part in parts]
+        if keys is not None:
+            return self.tx.new_dict(list(zip(keys, items)), kind)
+        return self.tx.new_list(items) if kind is list else self.tx.new_tuple(items, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ...bytecode.opcodes import BINARY_OPERATORS
+from ...bytecode.opcodes import BINARY_OPERATORS, TABLE
 from ...errors import Unsupported
 from .host import Host
 
@@ -76,7 +76,7 @@ class OperatorOpcodes(Host):
     def COMPARE_OP(self, instruction: Any) -> None:
         right, left = self.pop(), self.pop()
         result = self.binary(COMPARISONS[instruction.argval], left, right)
-        if instruction.flags and not self.instructions[self.index].opname.startswith("POP_JUMP_IF"):
+        if instruction.flags & TABLE.compare_bool and not self.instructions[self.index].opname.startswith("POP_JUMP_IF"):
             result = self.constant(self.truth(result))
         self.push(result)
 

@@ -65,7 +65,8 @@ class VariableOpcodes(Host):
             self._load_local(name)
 
     def LOAD_FAST_AND_CLEAR(self, instruction: Any) -> None:
-        self.push(self.locals.pop(instruction.argval, NULL))
+        value = self.locals.pop(instruction.argval, None)
+        self.push(NULL if value is None else value.realize(self))
 
     def STORE_FAST(self, instruction: Any) -> None:
         self._store_local(instruction.argval, self.pop())

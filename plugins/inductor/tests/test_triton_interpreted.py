@@ -1,4 +1,4 @@
-"""Printed Triton programs give eager's numbers, run by Triton's interpreter in a process of its own."""
+"""Printed Triton programs give eager's numbers: under Triton's interpreter, and on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
 sys.path.insert(0, str(Path(__file__).parent))
@@ -16,13 +17,12 @@ from triton_cases import CASES  # noqa: E402
 sys.path.pop(0)
 
 
-@pytest.fixture(scope="module")
-def errors():
-    """Case name -> (largest error over the allowed one, exception text)."""
+def run_cases(device: str, interpret: str) -> dict[str, tuple[float, str]]:
+    """Case name -> (largest error over the allowed one, exception text), from a process of its own."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     result = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("triton_cases.py"))],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path},
+        [sys.executable, str(Path(__file__).with_name("triton_cases.py")), device],
+        env={**os.environ, "TRITON_INTERPRET": interpret, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=280,
@@ -30,6 +30,23 @@ def errors():
     assert result.returncode == 0, result.stderr
     lines = (line.split("|") for line in result.stdout.splitlines())
     return {name: (float(error), text) for name, error, text in lines}
+
+
+@pytest.fixture(scope="module")
+def errors():
+    return run_cases("cpu", "1")
+
+
+@pytest.fixture(scope="module")
+def errors_on_gpu():
+    return run_cases("cuda", "0")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", CASES)
+def test_a_group_gives_the_numbers_of_eager_on_a_gpu(errors_on_gpu, name):
+    error, text = errors_on_gpu[name]
+    assert error <= 10.0, text or f"{error} times the allowed error of the interpreter"
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -122,23 +122,24 @@ def program_of(case: Case) -> Program:
     return Program([print_kernel(step.kernel) for step in plan.steps], plan.graph, sizes)
 
 
-def run_case(case: Case) -> float:
-    """The largest error over the allowed one, through the interpreter."""
-    from core_inductor.triton.build import run_interpreted
+def run_case(case: Case, device: str = "cpu") -> float:
+    """The largest error over the allowed one, on a device; "cpu" is Triton's interpreter."""
+    from core_inductor.triton.build import run_kernel
 
     program = program_of(case)
-    memory = dict(zip(program.graph.inputs, case.inputs))
+    memory = {node: tensor.to(device) for node, tensor in zip(program.graph.inputs, case.inputs)}
     for kernel in program.kernels:
         for node in kernel.outputs:
-            memory[node] = torch.full((_evaluate(node.numel, program.sizes),), 77, dtype=getattr(torch, node.dtype))
+            count, dtype = _evaluate(node.numel, program.sizes), getattr(torch, node.dtype)
+            memory[node] = torch.full((count,), 77, dtype=dtype, device=device)
         inputs, outputs = ([memory[node] for node in nodes] for nodes in (kernel.inputs, kernel.outputs))
-        run_interpreted(kernel, inputs, outputs, _evaluate(kernel.programs, program.sizes), program.sizes)
+        run_kernel(kernel, inputs, outputs, _evaluate(kernel.programs, program.sizes), program.sizes)
     worst = 0.0
     for output, want in zip(program.graph.outputs, case.fn(*case.inputs)):
         shape, strides, offset = (
             [_evaluate(e, program.sizes) for e in part] for part in (output.sizes, output.strides, [output.offset])
         )
-        worst = max(worst, _error(memory[output.node].as_strided(shape, strides, *offset), want))
+        worst = max(worst, _error(memory[output.node].as_strided(shape, strides, *offset).cpu(), want))
     return worst
 
 
@@ -160,10 +161,11 @@ def _error(got: torch.Tensor, want: torch.Tensor) -> float:
 
 
 if __name__ == "__main__":
-    assert os.environ["TRITON_INTERPRET"] == "1"
+    device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+    assert (os.environ.get("TRITON_INTERPRET") == "1") == (device == "cpu")
     for name, case in CASES.items():
         try:
-            print(f"{name}|{run_case(case)}|", flush=True)
+            print(f"{name}|{run_case(case, device)}|", flush=True)
         except Exception:
             traceback.print_exc(file=sys.stderr)
             print(f"{name}|inf|{traceback.format_exc().strip().splitlines()[-1]}", flush=True)

@@ -70,10 +70,11 @@ def compile_cubin(kernel: TritonKernel, capability: int = 90, *, aligned: tuple[
     )
 
 
-def run_interpreted(
+def run_kernel(
     kernel: TritonKernel, inputs: list[Any], outputs: list[Any], programs: int, sizes: dict[str, int]
 ) -> None:
-    """Run a kernel on CPU tensors through Triton's interpreter, which TRITON_INTERPRET=1 selects at import."""
+    """Run a kernel through Triton's own launcher: on CUDA tensors, or on CPU tensors under Triton's interpreter, which
+    TRITON_INTERPRET=1 selects at import."""
     function = load_function(kernel)
     arguments = [*inputs, *outputs, *(sizes[name] for name in kernel.sizes)]
     function[(programs,)](*arguments, **kernel.constants, num_warps=kernel.num_warps, enable_fp_fusion=False)

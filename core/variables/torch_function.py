@@ -84,7 +84,7 @@ BREAKS: dict[Any, tuple[str, str]] = {
             "torch.set_float32_matmul_precision torch.set_printoptions torch.from_numpy torch.frombuffer "
             "torch.from_file "
             "torch.autograd.backward torch.autograd.grad torch.cuda.synchronize torch.cuda.empty_cache "
-            "torch.nn.utils.clip_grad_norm_ torch.utils.checkpoint.checkpoint torch.utils.data.get_worker_info",
+            "torch.nn.utils.clip_grad_norm_ torch.utils.data.get_worker_info",
             "call it outside the compiled function",
         ),
     )
@@ -100,6 +100,10 @@ def _takes_over(cls: type) -> bool:
     if own is None or own is torch._C._disabled_torch_function_impl:
         return False
     return issubclass(cls, torch.Tensor) is False or getattr(own, "__func__", own) is not default.__func__
+
+
+# Given the batch first they turn their result in place, which a gradient can't be recorded through.
+TURNED_IN_PLACE = resolve("torch.gru torch.rnn_tanh torch.rnn_relu")
 
 
 class TorchFunctionVariable(VariableTracker):
@@ -146,7 +150,19 @@ class TorchFunctionVariable(VariableTracker):
                 return receiver.call_method(tx, fn.__name__, list(args[1:]), kwargs)
         if isinstance(fn, types.GetSetDescriptorType):
             raise self.refuse("a call")
+        if fn in TURNED_IN_PLACE and len(args) == 9 and not kwargs and args[2].realize(tx).kind != "tensor":
+            return self._time_first(tx, list(args))
         return tx.graph_call(fn, args, kwargs)
+
+    def _time_first(self, tx: Tracer, args: list[VT]) -> VT:
+        """A recurrent layer on [batch, time, ...] as one on [time, batch, ...] between two transpositions."""
+        batch_first = args.pop().realize(tx)
+        if not (batch_first.is_constant() and batch_first.as_constant()):
+            return tx.graph_call(self.fn, [*args, tx.constant(False)], {})
+        swap = [tx.constant(0), tx.constant(1)]
+        turned = tx.graph_method("transpose", [args[0].realize(tx), *swap], {})
+        output, state = tx.graph_call(self.fn, [turned, *args[1:], tx.constant(False)], {}).unpack(tx)
+        return tx.new_tuple([tx.graph_method("transpose", [output, *swap], {}), state])
 
     def is_answered(self) -> bool:
         """True for functions that have an answer or a reason to break of their own, whatever module they stand in."""

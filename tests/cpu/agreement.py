@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import traceback
 from collections.abc import Callable
@@ -54,3 +55,25 @@ def agree(
         assert same(list(ours), list(theirs)), "arguments differ afterwards"
         assert not settles or call < calls - 1 or core.stats()["frames"] == frames, "the last call captured again"
     return core.stats()
+
+
+def notices_each(make: Callable[[], tuple[Callable[..., Any], tuple[Any, ...], list[Callable[[], None]]]]) -> Any:
+    """A test of what `make` gives: a function, its arguments, and changes to make between calls.
+
+    After each change the compiled function must give eager's result, and give it again without another capture.
+    """
+
+    @functools.wraps(make, assigned=("__name__", "__module__", "__qualname__", "__doc__"))
+    def test() -> None:
+        fn, args, changes = make()
+        compiled = core.compile(fn, backend="eager")
+        assert same(compiled(*args), fn(*args))
+        for change in changes:
+            change()
+            assert same(compiled(*args), fn(*args)), change.__name__
+            frames = core.stats()["frames"]
+            assert same(compiled(*args), fn(*args))
+            assert core.stats()["frames"] == frames, "the entry of the call before did not hold"
+        assert core.stats()["breaks"] == core.stats()["skipped"] == 0
+
+    return test

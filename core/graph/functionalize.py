@@ -179,7 +179,7 @@ class Functionalizer:
         if name == "aten::detach" or same_geometry(call.before, self._recorded_val(fake)):
             return
         packet = getattr(aten, name.partition("::")[2], None)
-        overload = None if packet is None else getattr(packet, call.op._overloadname, None)
+        overload = None if packet is None else getattr(packet, call.op._overloadname, getattr(packet, "int", None))
         if overload is None:
             raise Refused(f"{call.op} changes metadata in a way that is not known")
         old = self.alias_of(fake)

@@ -76,7 +76,8 @@ class OperatorOpcodes(Host):
     def COMPARE_OP(self, instruction: Any) -> None:
         right, left = self.pop(), self.pop()
         result = self.binary(COMPARISONS[instruction.argval], left, right)
-        if instruction.flags & TABLE.compare_bool and not self.instructions[self.index].opname.startswith("POP_JUMP_IF"):
+        jumps = self.instructions[self.index].opname.startswith("POP_JUMP_IF")
+        if instruction.flags & TABLE.compare_bool and not jumps:
             result = self.constant(self.truth(result))
         self.push(result)
 

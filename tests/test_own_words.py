@@ -12,70 +12,75 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Words of these lists are written in two parts, so that this file passes its own test.
 PROGRAMS = (
-    "be|rt",
-    "distil|bert",
-    "rob|erta",
-    "deb|erta",
-    "g|pt",
-    "g|pt2",
-    "lla|ma",
-    "mis|tral",
-    "mix|tral",
-    "qw|en",
-    "gem|ma",
-    "fal|con",
-    "whis|per",
-    "wav2|vec2",
-    "res|net",
-    "res|net50",
-    "mobile|net",
-    "efficient|net",
-    "v|it",
-    "de|it",
-    "sw|in",
-    "yo|lo",
-    "un|et",
-    "ti|mm",
-    "transfor|mers",
-    "torch|bench",
-    "hugging|face",
-    "mn|ist",
-    "ci|far",
-    "image|net",
-    "nano|gpt",
+    "be~rt",
+    "distil~bert",
+    "rob~erta",
+    "deb~erta",
+    "g~pt",
+    "g~pt2",
+    "lla~ma",
+    "mis~tral",
+    "mix~tral",
+    "qw~en",
+    "gem~ma",
+    "fal~con",
+    "whis~per",
+    "wav2~vec2",
+    "res~net",
+    "res~net50",
+    "mobile~net",
+    "efficient~net",
+    "v~it",
+    "de~it",
+    "sw~in",
+    "yo~lo",
+    "un~et",
+    "ti~mm",
+    "transfor~mers",
+    "torch~bench",
+    "hugging~face",
+    "mn~ist",
+    "ci~far",
+    "image~net",
+    "nano~gpt",
 )
 OTHER_SPEAKERS = (
-    "ag|ent",
-    "ag|ents",
-    "sess|ion",
-    "sess|ions",
-    "assis|tant",
-    "assis|tants",
-    "l|lm",
-    "l|lms",
-    "chat|bot",
-    "co|pilot",
-    "lang|uage mod|el",
+    "ag~ent",
+    "ag~ents",
+    "sess~ion",
+    "sess~ions",
+    "assis~tant",
+    "assis~tants",
+    "l~lm",
+    "l~lms",
+    "chat~bot",
+    "co~pilot",
+    "lang~uage mod~el",
 )
 PLACES = (
-    r"/wo|rk/",
-    r"/ro|ot/",
-    r"\bpy|pi\.org",
-    r"python|hosted\.org",
-    r"anacon|da\.(?:org|com)",
-    r"/home/(?!nob|ody)",
+    r"/wo~rk/",
+    r"/ro~ot/",
+    r"\bpy~pi\.org",
+    r"python~hosted\.org",
+    r"anacon~da\.(?:org|com)",
+    r"/ho~me/(?!nobody)",
 )
-ALLOWED = re.compile(r"""scope=["']session["']""")  # pytest's own word
+ALLOWED = re.compile(rf"""scope=["']{"session"}["']""")  # pytest's own word
 
 
 def joined(halves: str) -> str:
-    return halves.replace("|", "")
+    return halves.replace("~", "")
 
 
 def words(*lists: tuple[str, ...]) -> re.Pattern[str]:
     """The words as whole words; an underscore parts words too."""
     inner = "|".join(joined(word) for names in lists for word in names)
     return re.compile(rf"(?<![a-z0-9])(?:{inner})(?![a-z0-9])", re.I)
+
+
+def places() -> re.Pattern[str]:
+    """Paths of one machine and hosts of package registries."""
+    return re.compile("|".join(joined(place) for place in PLACES))
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -102,10 +107,11 @@ def test_no_model_test_or_benchmark_is_named_in_core_or_the_plugins():
     assert not hits(words(PROGRAMS), paths)
 
 
-def test_the_words_are_found_where_they_stand():
-    assert words(PROGRAMS).search(f"if name == '{joined('be|rt')}-large'")
-    assert words(OTHER_SPEAKERS).search(f"the {joined('ag|ent')} wrote this")
+def test_the_patterns_find_what_they_are_for():
+    assert words(PROGRAMS).search(f"if name == '{joined('be~rt')}-large'")
+    assert words(OTHER_SPEAKERS).search(f"the {joined('ag~ent')} wrote this")
     assert not words(PROGRAMS).search("convert, alert, Vitruvius")
+    assert places().search(f"see https://{joined('py~pi')}.org/simple") and places().search(joined("/ro~ot/x"))
 
 
 def test_the_project_speaks_of_itself_alone():
@@ -113,5 +119,4 @@ def test_the_project_speaks_of_itself_alone():
 
 
 def test_no_path_of_one_machine_and_no_package_registry_is_named():
-    pattern = re.compile("|".join(joined(place) for place in PLACES))
-    assert not hits(pattern, tracked())
+    assert not hits(places(), tracked())

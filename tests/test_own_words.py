@@ -65,11 +65,13 @@ PLACES = (
     r"anacon~da\.(?:org|com)",
     r"/ho~me/(?!nobody)",
 )
-ALLOWED = re.compile(rf"""scope=["']{"session"}["']""")  # pytest's own word
 
 
 def joined(halves: str) -> str:
     return halves.replace("~", "")
+
+
+ALLOWED = re.compile(rf"""scope=["']{joined("sess~ion")}["']""")  # pytest's own word
 
 
 def words(*lists: tuple[str, ...]) -> re.Pattern[str]:

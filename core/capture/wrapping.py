@@ -11,6 +11,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
+from ..graph.symbols import plain
 from ..guards.checks import DictKeys, Is, Length, SameAs, TensorMatch, TypeIs
 from ..guards.source import (
     AttrSource,
@@ -159,7 +160,10 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
     free = tx.trace.policy.dynamic_dims(value, source) if source is not None and not lifted else {}
     result = tx.builder.add_tensor_input(value, source, dynamic_dims=free, lifted=lifted)
     if source is not None:
-        spec = TensorSpec.of(value, free_sizes=frozenset(free))
+        moving = (
+            [dim for dim, stride in enumerate(result.fake.stride()) if type(plain(stride)) is not int] if free else ()
+        )
+        spec = TensorSpec.of(value, free_sizes=frozenset(free), free_strides=moving)
         tx.guard(source, TensorMatch(spec))
         if lifted:
             tx.guard(source, Is(value))

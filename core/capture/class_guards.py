@@ -1,8 +1,8 @@
 """Guards on the classes that a capture relied on: methods, properties, metaclasses, and names that no class had.
 
-A class is guarded as a whole, by its version, which costs one comparison. A class that programs do change as they run (a
-counter, a registry) would miss each time; of such a class only what is no plain value is guarded, and its plain values
-where they were read.
+A class is guarded as a whole, by its version, which costs one comparison. A class that programs do change as they run
+(a counter, a registry) would miss each time; of such a class only what is no plain value is guarded, and its plain
+values where they were read.
 """
 
 from __future__ import annotations

@@ -159,10 +159,7 @@ class UserFunctionVariable(FunctionVariable):
 
     def positional_defaults(self, tx: Tracer) -> list[VT]:
         source = FunctionPartSource(self._origin(), "defaults")
-        return [
-            tx.lazy(value, TupleItemSource(source, i))
-            for i, value in enumerate(self.fn.__defaults__ or ())
-        ]
+        return [tx.lazy(value, TupleItemSource(source, i)) for i, value in enumerate(self.fn.__defaults__ or ())]
 
     def keyword_default(self, tx: Tracer, name: str) -> VT | None:
         defaults = self.fn.__kwdefaults__ or {}

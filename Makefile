@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 
-.PHONY: demo test lint bench soak build clean
+.PHONY: demo test lint bench models soak build clean
 
 $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -27,6 +27,9 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(RUN) -m bench $(ARGS)
+
+models: $(STAMP)
+	$(RUN) -m bench.models_table $(ARGS)
 
 soak: $(STAMP)
 	$(RUN) tools/soak.py $(ARGS)

@@ -14,7 +14,7 @@ _EXPORTS = {
     "reset": "api",
     "explain": "api",
     "stats": "api",
-    "is_compiling": "api",
+    "is_compiling": "options",
     "list_backends": "api",
     "CompileOptions": "options",
     "CoreError": "errors",
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .api import compile as compile
     from .api import disable as disable
     from .api import explain as explain
-    from .api import is_compiling as is_compiling
     from .api import list_backends as list_backends
     from .api import optimize as optimize
     from .api import reset as reset
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from .errors import CoreError as CoreError
     from .errors import Unsupported as Unsupported
     from .options import CompileOptions as CompileOptions
+    from .options import is_compiling as is_compiling
 
 
 def __getattr__(name: str) -> Any:

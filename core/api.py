@@ -183,11 +183,6 @@ def stats() -> dict[str, int]:
     return events.totals()
 
 
-def is_compiling() -> bool:
-    """True inside a function while it is being captured, False in plain Python."""
-    return False
-
-
 def list_backends() -> list[str]:
     """Names that `backend=` takes, without importing any plugin."""
     from .backends.registry import list_backends as names

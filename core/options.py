@@ -22,6 +22,11 @@ def disabled() -> bool:
     return os.environ.get("CORE_DISABLE", "") not in ("", "0")
 
 
+def is_compiling() -> bool:
+    """True inside a function while it is being captured, False in plain Python."""
+    return False  # capture answers True in its place
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """The options of one compiled callable.

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .. import options
 from ..errors import Unsupported
 from ..guards.checks import Is
 from ..guards.source import ConstSource, InstanceAttrSource
@@ -61,6 +62,11 @@ def lookup(fn: VT) -> Handler | None:
 def constant_source(value: Any) -> Any:
     """A source that always gives this object."""
     return ConstSource(value)
+
+
+@function(options.is_compiling)
+def is_compiling(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    return tx.constant(True)
 
 
 @callable_object(super)

@@ -136,3 +136,14 @@ def test_type_unchanged_holds_until_an_attribute_of_the_class_or_a_base_is_set()
     Base.added = 1
     assert program.check((), {}, {}, None) == 0
     assert "was set or deleted" in check.explain(None)
+
+
+def test_is_compiling_is_true_while_captured_and_false_in_plain_python():
+    def by_state(x):
+        return x + 1 if core.is_compiling() else x + 2
+
+    x = torch.zeros(2)
+    assert torch.equal(by_state(x), x + 2)
+    assert torch.equal(core.compile(by_state, backend="eager", fullgraph=True)(x), x + 1)
+    assert counts("graphs", "breaks") == (1, 0)
+    assert core.is_compiling() is False

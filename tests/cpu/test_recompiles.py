@@ -305,4 +305,4 @@ class TestMemory:
             print(resident_kb() - before)
             """
         )
-        assert int(out) < 200 * 40
+        assert int(out) < 200 * 4  # torch.fx keeps the source of each graph module it made

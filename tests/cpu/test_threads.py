@@ -1,4 +1,4 @@
-"""Threads: a callable compiles in one thread at a time, the others run as written meanwhile, and every result is right."""
+"""Threads: a callable compiles in one thread at a time, the others run as written meanwhile; every result is right."""
 
 from __future__ import annotations
 

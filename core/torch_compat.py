@@ -7,6 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.machinery
+import sys
+import threading
+import traceback
+import types
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,7 +28,43 @@ def fake_tensor_mode(shape_env: Any) -> Any:
     """A FakeTensorMode that refuses real tensors among the operands of a call."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+    with configuration_alone():
+        return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+
+
+def attach_shape_env(mode: Any, env: Any) -> None:
+    """Give a FakeTensorMode that was made without symbols a ShapeEnv. Checked with torch 2.11 and 2.13."""
+    mode.shape_env = env
+    mode.static_shapes = False
+
+
+@contextlib.contextmanager
+def configuration_alone() -> Iterator[None]:
+    """While it lasts, `import torch._dynamo.config` loads that one module and not the package around it.
+
+    FakeTensorMode reads a few settings there; the package would cost a second and bring a thousand modules. Afterwards
+    the package is as unknown as before, and a later import of it runs as ever. Not done beside other threads, which
+    could meet the bare package. Checked with torch 2.11 and 2.13.
+    """
+    name = "torch._dynamo"
+    spec = None
+    if name not in sys.modules and threading.active_count() == 1:
+        spec = importlib.machinery.PathFinder.find_spec(name, torch.__path__)
+    if spec is None or spec.submodule_search_locations is None:
+        yield
+        return
+    bare = types.ModuleType(name)
+    bare.__path__ = list(spec.submodule_search_locations)
+    bare.__spec__ = spec
+    sys.modules[name] = bare
+    torch._dynamo = bare
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is bare:
+            del sys.modules[name]
+        if torch.__dict__.get("_dynamo") is bare:
+            del torch._dynamo
 
 
 def fake_tensor_class() -> type:
@@ -420,3 +461,22 @@ def python_gradient(op: Any) -> tuple[Any, Any] | None:
     overload = "" if op._overloadname == "default" else f".{op._overloadname}"
     registered = f"{op._namespace}/{op._opname}{overload}/Autograd"
     return (None, None) if registered in torch.library._impls else None
+
+
+@contextlib.contextmanager
+def dispatch_state_kept() -> Iterator[None]:
+    """Brings back this thread's dispatch key sets after an error.
+
+    torch's transforms hold guards of those sets in local variables; the frames of an error's traceback keep the guards
+    alive, which then put back what they saved, long after it was right (torch 2.13). Here the frames are cleared first.
+    """
+    include, exclude = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    with torch._C._ForceDispatchKeyGuard(include, exclude):
+        try:
+            yield
+        except Exception as error:
+            link: BaseException | None = error
+            while link is not None:
+                traceback.clear_frames(link.__traceback__)
+                link.__traceback__, link = None, link.__cause__ or link.__context__
+            raise

@@ -119,6 +119,8 @@ class Application:
         with tx.builder.region(f"{self.name}_forward", grad=False, writes=True) as forward:
             result = trace_body(tx, f"{self.name}.forward", lambda: self.subject.forward(ctx, args))
             results = self._results(result)
+            if forward.inside_transform():
+                raise Unsupported("an autograd.Function inside a function transform is not traced", remedy=OUTSIDE)
         self.forward = forward
         self.outputs = [item for item in results if isinstance(item, TensorVariable)]
         self.grads: list[Any] = []

@@ -15,7 +15,8 @@ from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
 from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
 from ..variables.torch_function import TorchFunctionVariable
-from . import associative_scan, autograd_function, checkpoint, copying, custom_ops, policy, special_calls  # noqa: F401
+from ..variables.transform import TransformVariable
+from . import associative_scan, autograd_function, checkpoint, copying, custom_ops, policy, special_calls, transforms  # noqa: F401
 from .policy import Verdict
 
 if TYPE_CHECKING:
@@ -41,10 +42,15 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
         if verdict is Verdict.GRAPH:
             return TorchFunctionVariable(fn.fn).call(tx, args, kwargs)
         if verdict is Verdict.SKIP:
+            transform = transforms.from_wrapper(tx, fn)
+            if transform is not None:
+                return transforms.apply(tx, transform, args, kwargs)
             raise Unsupported(
                 f"{fn.fn.__module__}.{fn.fn.__qualname__}() is not traced",
                 remedy="call it outside the compiled function, or use what torch offers instead",
             )
+    if isinstance(fn, TransformVariable):
+        return transforms.apply(tx, fn, args, kwargs)
     if isinstance(fn, FunctionVariable):
         return run_function(tx, fn, args, kwargs)
     if isinstance(fn, (BuiltinVariable, ClassVariable)):

@@ -56,6 +56,7 @@ TORCH_RULES = (
             "torch.ao.nn",
             "torch.amp.autocast_mode",
             "torch.utils.checkpoint",
+            "torch._functorch.functional_call",
         ),
     ),
     Rule(

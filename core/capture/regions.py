@@ -62,6 +62,7 @@ class TensorTree:
         self.tx = tx
         self.what = what
         self.tensors: list[TensorVariable] = []
+        self.constants = 0  # leaves that are no tensors
         self._root = self._structure(tree)
 
     def _structure(self, tree: VT) -> Any:
@@ -79,7 +80,37 @@ class TensorTree:
             raise Unsupported(
                 f"{self.what} holds tensors in {tree.describe()}", remedy="use tuples, lists and dicts of tensors"
             )
+        self.constants += 1
         return tree
+
+    @property
+    def is_tensor(self) -> bool:
+        """True when the tree is a tensor, not a container."""
+        return self._root is None
+
+    def spread(self, values: Any) -> list[Any]:
+        """A value for each tensor from a tree of values that stops anywhere above: one for all, one an element, ..."""
+        found: list[Any] = []
+        self._spread(self._root, values, found)
+        return found
+
+    def _spread(self, structure: Any, values: Any, found: list[Any]) -> None:
+        if structure is None:
+            found.append(values)
+            return
+        if isinstance(structure, VariableTracker):
+            return
+        _, keys, parts = structure
+        if isinstance(values, (tuple, list)) and len(values) == len(parts) and keys is None:
+            children = list(values)
+        elif isinstance(values, dict) and keys is not None and len(values) == len(keys):
+            children = [values[key.as_constant()] for key in keys]
+        elif isinstance(values, (tuple, list, dict)):
+            raise Unsupported(f"{self.what} is not built as its dimensions say", remedy="give both the same structure")
+        else:
+            children = [values] * len(parts)
+        for part, child in zip(parts, children):
+            self._spread(part, child, found)
 
     def over(self, tensors: Iterable[VT]) -> VT:
         """The tree with these tensors in place of its own."""

@@ -94,7 +94,8 @@ class GraphBuilder:
     def fake_mode(self) -> Any:
         """The FakeTensorMode of this capture."""
         if self._mode is None:
-            self._shape_env = torch_compat.shape_env(scalar_outputs=self._scalar_outputs)
+            if self._scalar_outputs:
+                self._shape_env = torch_compat.shape_env(scalar_outputs=True)
             self._mode = torch_compat.fake_tensor_mode(self._shape_env)
             self._rng_state = torch.get_rng_state()
             if self._wants_record:
@@ -109,8 +110,14 @@ class GraphBuilder:
 
     @property
     def shape_env(self) -> Any:
-        """The ShapeEnv of this capture."""
-        return self.fake_mode.shape_env
+        """The ShapeEnv of this capture; made when the first symbol needs it, for it brings sympy along."""
+        mode = self.fake_mode
+        if self._shape_env is None:
+            self._shape_env = torch_compat.shape_env(scalar_outputs=False)
+            torch_compat.attach_shape_env(mode, self._shape_env)
+            if self._record is not None:
+                self._record.shape_env = self._shape_env
+        return self._shape_env
 
     @property
     def recorded_calls(self) -> Sequence[Any]:
@@ -195,7 +202,9 @@ class GraphBuilder:
     def _fake_of(self, example: torch.Tensor, index: int, policies: Mapping[int, Any]) -> Any:
         mode = self.fake_mode
         if not policies:
-            return mode.from_tensor(example, static_shapes=True)
+            # A source of ours, although no symbol is named by it: without one, torch imports its own kinds.
+            return mode.from_tensor(example, static_shapes=True, source=torch_compat.input_source_class()(index))
+        self.shape_env  # noqa: B018 - it must be there before the first symbol
         fake = mode.from_tensor(
             example,
             static_shapes=False,
@@ -386,6 +395,10 @@ class GraphBuilder:
     def _check_result(self, name: str, result: Any, line: UserLine | None) -> None:
         for leaf in leaves(result):
             if isinstance(leaf, torch.Tensor):
+                if leaf.device.type == "meta":
+                    raise Unsupported(
+                        f"{name} gives a tensor of the meta device", where=line, remedy="use it outside the function"
+                    )
                 if not isinstance(leaf, torch_compat.fake_tensor_class()) and id(leaf) not in self._by_real:
                     raise Unsupported(
                         f"{name} returned a tensor of class {type(leaf).__name__}",

@@ -22,7 +22,7 @@ def checkpointed(graph: Any, options: dict[str, Any], *values: Any) -> Any:
     fake_class = torch_compat.fake_tensor_class()
     if any(isinstance(value, fake_class) for value in values):
         return _RecordedCheckpoint(graph, values).run()
-    return checkpoint(graph, *values, use_reentrant=False, **options)
+    return checkpoint(graph.forward, *values, use_reentrant=False, **options)
 
 
 class _RecordedCheckpoint:
@@ -38,7 +38,7 @@ class _RecordedCheckpoint:
 
     def run(self) -> Any:
         with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack), _random_tape()(self.random, False):
-            return self.graph(*self.values)
+            return self.graph.forward(*self.values)
 
     def _pack(self, tensor: torch.Tensor) -> int:
         self.count += 1
@@ -52,7 +52,7 @@ class _RecordedCheckpoint:
     def _run_again(self) -> None:
         hooks = torch.autograd.graph.saved_tensors_hooks(self._keep, _not_asked_for)
         with hooks, torch.enable_grad(), self.autocast, _random_tape()(list(self.random), True):
-            self.graph(*self.values)
+            self.graph.forward(*self.values)
 
     def _keep(self, tensor: torch.Tensor) -> int:
         self.again.append(tensor.detach())

@@ -41,7 +41,7 @@ class TracedFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: FunctionPlan, graphs: tuple[Any, Any], free: tuple[Any, ...], *inputs: Any) -> Any:
         values = {"input": inputs, "free": free}
-        results = graphs[0](*(values[kind][at] for kind, at in plan.forward_takes))
+        results = graphs[0].forward(*(values[kind][at] for kind, at in plan.forward_takes))
         values["output"], values["inner"] = results[: plan.outputs], results[plan.outputs :]
         if plan.dirty:
             ctx.mark_dirty(*(inputs[at] for at in plan.dirty))
@@ -62,7 +62,7 @@ class TracedFunction(torch.autograd.Function):
                 return grads[place[1]]
             return saved[place] if place in saved else ctx.kept[place]
 
-        results = ctx.backward_graph(*map(value, plan.backward_takes))
+        results = ctx.backward_graph.forward(*map(value, plan.backward_takes))
         return (None, None, None, *(None if at is None else results[at] for at in plan.gradients))
 
 

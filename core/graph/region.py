@@ -34,6 +34,7 @@ class Region:
         self.values: list[Any] = []
         self.own_inputs: tuple[Any, ...] = ()
         self.open_layouts = False  # of its own inputs
+        self.transform = False  # run under a transform of torch.func
         self._nodes: dict[int, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None
 
@@ -78,6 +79,10 @@ class Region:
         """The graph of the region: it returns a tuple, one element an output. The region may be closed once."""
         self.graph.output(tuple(self.node_of(value) for value in outputs))
         return fx.GraphModule(self.root, self.graph, self.name)
+
+    def inside_transform(self) -> bool:
+        """True when this region or one around it runs under a transform of torch.func."""
+        return self.transform or (self.outer is not None and self.outer.inside_transform())
 
     def inputs(self) -> list[Any]:
         """The values of the placeholders that come from outside, in the order of `captured`."""

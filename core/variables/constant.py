@@ -135,6 +135,8 @@ class ConstantVariable(VariableTracker):
             return self.iterate(tx)
         if name == "__hash__":
             raise self.refuse("hash()")
+        if is_torch_literal(value) and name in ("__enter__", "__exit__", "__call__"):
+            raise self.refuse("use as a context manager", "pass device= to the functions that make tensors")
         if name == "join" and isinstance(value, (str, bytes)) and len(args) == 1 and not kwargs:
             iterable = args[0].realize(tx)
             if iterable.lookup_special(tx, "__iter__") is None and iterable.lookup_special(tx, "__getitem__") is None:

@@ -1,4 +1,4 @@
-"""UntracedTensorVariable: a tensor that no graph takes (a subclass, sparse, quantized, nested, made in inference mode).
+"""UntracedTensorVariable: a tensor that no graph takes (a subclass, sparse, quantized, nested, without data, ...).
 
 Traced code may pass it around; the first operation on it breaks the graph and runs in Python.
 """
@@ -27,6 +27,8 @@ def reason_against(value: torch.Tensor) -> str | None:
     """What keeps a real tensor out of a graph, None when nothing does."""
     if type(value) not in TRACED_CLASSES:
         return f"a tensor of class {type(value).__name__}"
+    if value.device.type == "meta":
+        return "a tensor of the meta device"
     if value.is_nested:
         return "a nested tensor"
     if value.layout is not torch.strided:
@@ -65,6 +67,8 @@ class UntracedTensorVariable(OpaqueVariable):
         raise self.refuse(f"the operator {name}")
 
     def hash_key(self, tx: Tracer) -> Any:
+        if type(self.value).__hash__ is torch.Tensor.__hash__:
+            return self
         raise self.refuse("hashing")
 
 

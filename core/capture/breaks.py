@@ -10,8 +10,6 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from .. import _C
 from ..bytecode import emit
 from ..bytecode.decode import decode
@@ -131,7 +129,7 @@ class BreakWriter:
                 emitter.add(emit.push_null())
             else:
                 emitter.load(value)
-        emitter.set_grad_mode(torch.is_grad_enabled())
+        emitter.settle_modes(self.tx.trace.builder)
         cells = self._cells(emitter)
         start = len(emitter.out)
         name = self.instruction.opname

@@ -200,7 +200,7 @@ class FrameCompiler:
             tx = self._root_interpreter(trace, stop)
             try:
                 value = tx.run()
-                ending = replacement.return_ending(value, tx.current.position)
+                ending = replacement.return_ending(trace, value, tx.current.position)
                 closed = True
             except BreakHere as here:
                 ending = BreakWriter(tx, self.resumes, run=here.run).ending()

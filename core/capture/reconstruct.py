@@ -30,6 +30,7 @@ class CodeEmitter:
     def __init__(self, frame: Any, grad_mode: bool = True) -> None:
         self.frame = frame
         self.grad_mode = grad_mode  # where the emitted code stands
+        self.entered_regions = 0
         self.out: list[Instruction] = []
         self.outputs: list[Any] = []
         self.temporaries: dict[int, str] = {}
@@ -289,6 +290,8 @@ class CodeEmitter:
             before, inside = context.grad_modes
             self.set_grad_mode(before)  # what the manager restores when it exits
             self.grad_mode = inside
+        else:
+            self.entered_regions += 1
         context.reconstruct(self)
         self.add(emit.dup_top())
         self.load_attr("__enter__")
@@ -297,6 +300,15 @@ class CodeEmitter:
         self.load_attr("__exit__")
 
     # -- attributes, items, stack ----------------------------------------------------------------------------------
+
+    def settle_modes(self, builder: Any) -> None:
+        """Leave grad mode and autocast where the traced code left them."""
+        if builder.open_regions != self.entered_regions:
+            raise Unsupported(
+                "an autocast region is entered in one place and left in another",
+                remedy="use torch.autocast in a with statement",
+            )
+        self.set_grad_mode(torch.is_grad_enabled())
 
     def set_grad_mode(self, mode: bool) -> None:
         """Bring the process to this grad mode, if it is in the other."""

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from .. import _C
 from ..bytecode import emit
 from ..bytecode.assemble import assemble
@@ -153,12 +151,12 @@ def write_effects(emitter: CodeEmitter, trace: Trace) -> None:
             emitter.delete_subscr()
 
 
-def return_ending(value: VT, position: Any) -> Ending:
+def return_ending(trace: Trace, value: VT, position: Any) -> Ending:
     """The ending of a frame that was traced to its return."""
 
     def write(emitter: CodeEmitter) -> list[ExceptionEntry]:
         emitter.load(value)
-        emitter.set_grad_mode(torch.is_grad_enabled())
+        emitter.settle_modes(trace.builder)
         emitter.add(emit.return_value())
         return []
 

@@ -568,6 +568,11 @@ class GraphBuilder:
     def _push_undo(self, key: Any, restore: Callable[[], None], write: Callable[[], Any]) -> None:
         self._undo.append((key, restore, write))
 
+    @property
+    def open_regions(self) -> int:
+        """How many autocast regions the code has entered and not left."""
+        return sum(key != "grad" for key, _, _ in self._undo)
+
     def _restore_state(self, *, write: bool) -> None:
         while self._undo:
             _, restore, write_node = self._undo.pop()

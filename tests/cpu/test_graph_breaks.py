@@ -217,3 +217,20 @@ def test_a_step_with_a_break_in_a_training_loop_learns_as_eager():
     assert losses == pytest.approx(expected, rel=1e-6)
     assert all(torch.allclose(a, b) for a, b in zip(weights, expected_weights))
     assert core.stats()["graphs"] >= 1
+
+
+def test_autocast_left_entered_stays_entered():
+    def fn(x):
+        manager = torch.autocast("cpu", dtype=torch.bfloat16)
+        manager.__enter__()
+        return x @ x.t()
+
+    compiled = core.compile(fn, backend="eager")
+    for call in (fn, compiled, compiled):
+        try:
+            assert call(X).dtype == torch.bfloat16
+            assert torch.is_autocast_enabled("cpu")
+        finally:
+            torch.set_autocast_enabled("cpu", False)
+            torch.autocast_decrement_nesting()
+            torch.clear_autocast_cache()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import importlib.machinery
+import inspect
 import sys
 import threading
 import traceback
@@ -26,10 +28,50 @@ import torch
 
 def fake_tensor_mode(shape_env: Any) -> Any:
     """A FakeTensorMode that refuses real tensors among the operands of a call."""
+    with without_peer_package():
+        return _fake_mode_class()(shape_env=shape_env, allow_non_fake_inputs=False)
+
+
+@functools.cache
+def _fake_mode_class() -> type:
+    """FakeTensorMode with its handler as it was written, for the reason that dispatch_mode_class gives."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with configuration_alone():
-        return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+    class UnwrappedFakeTensorMode(FakeTensorMode):
+        __torch_dispatch__ = inspect.unwrap(FakeTensorMode.__torch_dispatch__)
+
+        def __enter__(self) -> Any:
+            self.__dict__.setdefault("_bare", []).append(_put_bare_package())
+            return super().__enter__()
+
+        def __exit__(self, *raised: Any) -> None:
+            try:
+                super().__exit__(*raised)
+            finally:
+                if self.__dict__["_bare"].pop():
+                    _take_bare_package()
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+    return UnwrappedFakeTensorMode
+
+
+def fake_of(mode: Any, example: torch.Tensor, source: Any, symbolic_context: Any = None) -> Any:
+    """The fake of a real tensor; static unless a symbolic context is given.
+
+    A source of ours is passed even where no symbol needs a name: without one, torch imports its own kinds. No trace:
+    torch would look up a traceback for each tensor and hand it to a log.
+    """
+    with without_peer_package():
+        return mode.from_tensor(
+            example,
+            static_shapes=symbolic_context is None,
+            source=source,
+            symbolic_context=symbolic_context,
+            trace=False,
+        )
 
 
 def attach_shape_env(mode: Any, env: Any) -> None:
@@ -38,33 +80,83 @@ def attach_shape_env(mode: Any, env: Any) -> None:
     mode.static_shapes = False
 
 
-@contextlib.contextmanager
-def configuration_alone() -> Iterator[None]:
-    """While it lasts, `import torch._dynamo.config` loads that one module and not the package around it.
+class _NoSource:
+    """Stands for kinds of sources that only the peer's own capture makes: nothing is an instance."""
 
-    FakeTensorMode reads a few settings there; the package would cost a second and bring a thousand modules. Afterwards
-    the package is as unknown as before, and a later import of it runs as ever. Not done beside other threads, which
-    could meet the bare package. Checked with torch 2.11 and 2.13.
+
+@contextlib.contextmanager
+def without_peer_package() -> Iterator[None]:
+    """While it lasts, what the fake-tensor machinery imports of `torch._dynamo` does not load the package around it.
+
+    Fake tensors read a few settings from its `config`, and a conversion tests for kinds of its sources; the package
+    would cost a second and bring a thousand modules. Afterwards it is as unknown as before, and a later import of it
+    runs as ever. Not done beside other threads, which could meet the bare package. Checked with torch 2.11 and 2.13.
     """
-    name = "torch._dynamo"
-    spec = None
-    if name not in sys.modules and threading.active_count() == 1:
-        spec = importlib.machinery.PathFinder.find_spec(name, torch.__path__)
-    if spec is None or spec.submodule_search_locations is None:
-        yield
-        return
-    bare = types.ModuleType(name)
-    bare.__path__ = list(spec.submodule_search_locations)
-    bare.__spec__ = spec
-    sys.modules[name] = bare
-    torch._dynamo = bare
+    put = _put_bare_package()
     try:
         yield
     finally:
-        if sys.modules.get(name) is bare:
-            del sys.modules[name]
-        if torch.__dict__.get("_dynamo") is bare:
-            del torch._dynamo
+        if put:
+            _take_bare_package()
+
+
+_PEER = "torch._dynamo"
+
+
+@functools.cache
+def _bare_package() -> tuple[types.ModuleType, types.ModuleType]:
+    spec = importlib.machinery.PathFinder.find_spec(_PEER, torch.__path__)
+    bare, sources = types.ModuleType(_PEER), types.ModuleType(f"{_PEER}.source")
+    bare.__path__ = list(spec.submodule_search_locations or ()) if spec is not None else []
+    bare.__spec__ = spec
+    bare.source = sources  # type: ignore[attr-defined]
+    for kind in ("RandomValueSource", "CallMethodItemSource", "FloatTensorSource"):
+        setattr(sources, kind, _NoSource)
+    bare.disable = _disable_later  # type: ignore[attr-defined]
+    for module in (bare, sources):
+        module.__getattr__ = functools.partial(_load_peer, module.__name__)  # type: ignore[method-assign]
+    return bare, sources
+
+
+def _load_peer(module: str, name: str) -> Any:
+    """Whatever else is asked of the bare package and its module comes from the real ones."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    _take_bare_package()
+    return getattr(importlib.import_module(module), name)
+
+
+def _disable_later(fn: Any, recursive: bool = True, **options: Any) -> Any:
+    """torch marks functions of its own that the peer must not trace on their first call, and keeps the marked form: this
+    one marks for real once there is a peer."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        peer = sys.modules.get(_PEER)
+        if peer is None or peer is _bare_package()[0]:
+            return fn(*args, **kwargs)
+        marked = fn.__dynamo_disable = peer.disable(fn, recursive, **options)
+        return marked(*args, **kwargs)
+
+    return call
+
+
+def _put_bare_package() -> bool:
+    """Make the bare package what `import torch._dynamo` finds; False when the real one is there, or other threads."""
+    if _PEER in sys.modules or threading.active_count() > 1:
+        return False
+    bare, sources = _bare_package()
+    sys.modules[_PEER], sys.modules[sources.__name__] = bare, sources
+    torch._dynamo = bare
+    return True
+
+
+def _take_bare_package() -> None:
+    bare, sources = _bare_package()
+    for module in (bare, sources):
+        if sys.modules.get(module.__name__) is module:
+            del sys.modules[module.__name__]
+    if torch.__dict__.get("_dynamo") is bare:
+        del torch._dynamo
 
 
 def fake_tensor_class() -> type:
@@ -202,11 +294,18 @@ def without_autocast() -> Any:
     return torch._C._DisableAutocast()
 
 
+@functools.cache
 def dispatch_mode_class() -> type:
-    """TorchDispatchMode."""
+    """TorchDispatchMode, without the wrapper that keeps torch.compile out of its handler: the wrapper loads the peer's
+    package on the first call and costs time on each. No frame of ours is ever compiled by the peer."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    return TorchDispatchMode
+    class UnwrappedDispatchMode(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+    return UnwrappedDispatchMode
 
 
 def dispatch_key_bits(tensor: Any) -> int:
@@ -330,6 +429,8 @@ def unknown_active_mode() -> str | None:
         return "a TorchFunctionMode"
     if torch._C._functorch.maybe_current_level() is not None:
         return "a functorch transform"
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "a level of forward-mode differentiation"
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return "a saved-tensor hook"  # a checkpointed region is one: its recomputation must save what its forward did
     return None

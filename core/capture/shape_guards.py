@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import sympy
-
 from ..graph.captured import CapturedGraph
 from ..guards.checks import Binding, ShapeHolds
 from ..guards.guard import Guard
@@ -31,6 +29,8 @@ def shape_guards(graph: CapturedGraph) -> Iterator[Guard]:
 
 def _not_empty(name: str, size: Binding) -> Guard:
     """The symbol of a size is a positive number to sympy, which decides by that without asking: 0 is another case."""
+    import sympy  # only graphs with symbols need it, and they have brought it
+
     expr = sympy.Ge(sympy.Symbol(name, integer=True), 1)
     return Guard(None, ShapeHolds(expr, ((name, size),)), None, "a symbolic size is not 0")
 

@@ -201,16 +201,12 @@ class GraphBuilder:
 
     def _fake_of(self, example: torch.Tensor, index: int, policies: Mapping[int, Any]) -> Any:
         mode = self.fake_mode
+        source = torch_compat.input_source_class()(index)
         if not policies:
-            # A source of ours, although no symbol is named by it: without one, torch imports its own kinds.
-            return mode.from_tensor(example, static_shapes=True, source=torch_compat.input_source_class()(index))
+            return torch_compat.fake_of(mode, example, source)
         self.shape_env  # noqa: B018 - it must be there before the first symbol
-        fake = mode.from_tensor(
-            example,
-            static_shapes=False,
-            source=torch_compat.input_source_class()(index),
-            symbolic_context=torch_compat.symbolic_dims([dim in policies for dim in range(example.ndim)]),
-        )
+        dynamic = torch_compat.symbolic_dims([dim in policies for dim in range(example.ndim)])
+        fake = torch_compat.fake_of(mode, example, source, dynamic)
         for dim, policy in policies.items():
             if policy.low > 0:
                 bool(fake.shape[dim] >= policy.low)  # asking is what makes the ShapeEnv assume and guard it

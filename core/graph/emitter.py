@@ -66,7 +66,8 @@ class NodeEmitter:
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(torch_compat.without_autocast())
-            stack.enter_context(self._shape_env.suppress_guards())
+            if self._shape_env is not None:
+                stack.enter_context(self._shape_env.suppress_guards())
             stack.enter_context(self._mode)
             return target(*fakes, **fake_kwargs)
 

@@ -50,7 +50,8 @@ class Functionalizer:
         self._env: dict[int, Alias] = {}
         self._by_storage: dict[int, list[Store]] = {}
         self._snapshots: dict[int, deque[Any]] = {}
-        self._bind_data_symbols = record.shape_env.settings.allow_scalar_outputs
+        env = record.shape_env
+        self._bind_data_symbols = env is not None and env.settings.allow_scalar_outputs
         for call in record.calls:
             if call.before is not None:
                 self._snapshots.setdefault(id(call.args[0]), deque()).append(call.before)

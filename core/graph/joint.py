@@ -119,6 +119,8 @@ def _run_backward(
             record.refuse("the backward sets the global random generator")
     if any(is_random(call) for call in calls):
         record.refuse("the backward draws random numbers")
+    if any(gradient is not None and gradient.layout is not torch.strided for gradient in gradients):
+        record.refuse("a gradient is sparse")
     usable = record.refused
     if usable is not None:
         raise RecorderRefused(usable, where=record.refused_at, instead="the graph is traced by AOTAutograd")

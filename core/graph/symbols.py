@@ -138,7 +138,7 @@ def shape_facts(
             own = sympy.Symbol(f"{place.kind}_{place.input}_{place.dim}", integer=True)
             bindings[own] = place
             guards.append(ShapeGuard(sympy.Eq(own, expr, evaluate=False), f"{place.kind} of input {place.input}"))
-    for guard in torch_compat.shape_guards(shape_env):
+    for guard in torch_compat.shape_guards(shape_env) if shape_env is not None else ():
         guards.append(ShapeGuard(guard, "assumed while tracing"))
     return ShapeFacts(bindings, tuple(guards))
 

@@ -83,7 +83,9 @@ BREAKS: dict[Any, tuple[str, str]] = {
             "torch.set_default_dtype torch.set_default_device torch.use_deterministic_algorithms "
             "torch.set_float32_matmul_precision torch.set_printoptions torch.from_numpy torch.frombuffer "
             "torch.from_file "
-            "torch.autograd.backward torch.autograd.grad torch.cuda.synchronize torch.cuda.empty_cache "
+            "torch.cond torch.while_loop torch._higher_order_ops.while_loop torch._higher_order_ops.map "
+            "torch._higher_order_ops.scan torch.quantize_per_tensor torch.quantize_per_channel "
+            "torch.quantize_per_tensor_dynamic torch.autograd.backward torch.autograd.grad torch.cuda.synchronize torch.cuda.empty_cache "
             "torch.nn.utils.clip_grad_norm_ torch.utils.data.get_worker_info",
             "call it outside the compiled function",
         ),
@@ -104,6 +106,10 @@ def _takes_over(cls: type) -> bool:
 
 # Given the batch first they turn their result in place, which a gradient can't be recorded through.
 TURNED_IN_PLACE = resolve("torch.gru torch.rnn_tanh torch.rnn_relu")
+
+
+# Kernels made of other operations, to which autocast applies when they run.
+CASTING_INSIDE = resolve("torch._transformer_encoder_layer_fwd torch._native_multi_head_attention")
 
 
 class TorchFunctionVariable(VariableTracker):
@@ -141,6 +147,11 @@ class TorchFunctionVariable(VariableTracker):
         if not isinstance(fn, types.MethodType) and fn in BREAKS:
             reason, remedy = BREAKS[fn]
             raise Unsupported(reason, remedy=remedy)
+        if not isinstance(fn, types.MethodType) and fn in CASTING_INSIDE and _autocast_is_on():
+            raise Unsupported(
+                f"{self.describe()} calls operations that autocast casts, out of sight of the record",
+                remedy="run the module in training mode, or leave autocast for the call",
+            )
         answer = self._answer(tx, args, kwargs)
         if answer is not None:
             return answer
@@ -236,3 +247,7 @@ class CustomOperatorVariable(TorchFunctionVariable):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_global_object(self.definition)
+
+
+def _autocast_is_on() -> bool:
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")

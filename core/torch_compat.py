@@ -127,8 +127,8 @@ def _load_peer(module: str, name: str) -> Any:
 
 
 def _disable_later(fn: Any, recursive: bool = True, **options: Any) -> Any:
-    """torch marks functions of its own that the peer must not trace on their first call, and keeps the marked form: this
-    one marks for real once there is a peer."""
+    """torch marks functions of its own that the peer must not trace on their first call, and keeps the marked form:
+    this one marks for real once there is a peer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         peer = sys.modules.get(_PEER)

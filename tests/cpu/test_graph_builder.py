@@ -152,6 +152,12 @@ def test_what_a_graph_cannot_hold_is_unsupported_with_a_remedy(program):
     assert error.value.remedy
 
 
+# Older fake kernels accept indices of any type; the graph itself raises eager's error when it runs.
+NEWER_TORCH = pytest.mark.skipif(
+    torch.__version__ < "2.12", reason="this torch's fake kernel does not check the indices"
+)
+
+
 @pytest.mark.parametrize(
     "fn, args",
     [
@@ -166,7 +172,7 @@ def test_what_a_graph_cannot_hold_is_unsupported_with_a_remedy(program):
         (F.conv2d, (torch.zeros(1, 3, 8, 8), torch.zeros(4, 2, 3, 3))),
         (torch.Tensor.add_, (torch.zeros(1).expand(3), 1)),
         (torch.Tensor.sum, (torch.zeros(3), 4)),
-        (F.embedding, (torch.zeros(2), torch.zeros(3, 4))),
+        pytest.param(F.embedding, (torch.zeros(2), torch.zeros(3, 4)), marks=NEWER_TORCH),
     ],
 )
 def test_errors_of_the_program_have_eagers_class_and_text(fn, args):

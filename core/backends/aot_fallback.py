@@ -16,6 +16,7 @@ from .. import torch_compat
 from ..errors import BackendError, RecorderRefused
 from ..events import FellBack, emit
 from ..graph.captured import CapturedGraph
+from ..graph.functionalize import is_random
 from ..graph.inverse import Refused
 from ..options import CompileOptions
 from .artifact import artifact_call, build_artifact, compile_context, first_line
@@ -56,6 +57,8 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
     without an error, for some programs whose views and writes our functionalisation refuses (measured with random
     programs: returned views that carry gradients past their base).
     """
+    if captured.record is not None and any(is_random(call) for call in captured.record.calls):
+        return False  # AOTAutograd drops random calls nobody needs and moves others: the generator ends elsewhere
     if any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes):
         return True
     if captured.record is not None and captured.record.refused is not None:

@@ -93,6 +93,9 @@ TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collec
 SKIPPED_PACKAGES = ("core", "core_inductor", "numpy", "pluggy", "sympy", "pytest", "_pytest", "unittest")
 
 
+PEER_NAMES = ("__compiled_fn_", "__resume_at_")  # what the code that torch.compile makes calls
+
+
 def is_stdlib(module: str) -> bool:
     """True for modules of the standard library."""
     return module.partition(".")[0] in sys.stdlib_module_names
@@ -139,6 +142,8 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
         return "standard library"
     if root in ("importlib", "_frozen_importlib", "_distutils_hack"):
         return "the import system"
+    if any(name.startswith(PEER_NAMES) for name in code.co_names):
+        return "made by torch.compile"
     if module.startswith("namedtuple_"):
         return "made by collections.namedtuple"
     if code.co_name in ("<module>", "__del__") or code.co_filename.startswith("<frozen"):

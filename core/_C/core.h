@@ -249,6 +249,7 @@ typedef struct Group {
 
 typedef struct CodeState {
     char skipped;     /* never captured */
+    char quiet;       /* nor is anything that its frames call */
     char replacement; /* made by us: never captured, and stays so after a reset */
     Group *groups;
 } CodeState;

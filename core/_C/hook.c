@@ -188,6 +188,12 @@ evaluate_captured(PyThreadState *ts, Frame *frame)
 {
     PyCodeObject *code = F_CODE(frame);
     CodeState *state = core_state_of(code);
+    if (state != NULL && state->quiet) {
+        CoreCallback former = core_callback_switch(NULL);
+        PyObject *result = core_run_frame(ts, frame, 0, hook.next);
+        core_callback_restore(former);
+        return result;
+    }
     if ((state != NULL && state->skipped) || core_code_has_local_monitors(code))
         return core_run_frame(ts, frame, 0, hook.next);
     if (state == NULL)

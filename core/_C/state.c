@@ -191,6 +191,15 @@ skip_code(PyObject *Py_UNUSED(module), PyObject *code)
 }
 
 static PyObject *
+quiet_code(PyObject *module, PyObject *code)
+{
+    PyObject *result = skip_code(module, code);
+    if (result != NULL)
+        core_state_of((PyCodeObject *)code)->quiet = 1;
+    return result;
+}
+
+static PyObject *
 is_skipped(PyObject *Py_UNUSED(module), PyObject *code)
 {
     if (!check_code(code))
@@ -226,6 +235,7 @@ reset_code(PyObject *Py_UNUSED(module), PyObject *code)
     CodeState *state = core_state_of((PyCodeObject *)code);
     if (state != NULL) {
         state->skipped = state->replacement;
+        state->quiet = 0;
         free_groups(state);
     }
     Py_RETURN_NONE;
@@ -234,6 +244,8 @@ reset_code(PyObject *Py_UNUSED(module), PyObject *code)
 PyMethodDef core_state_methods[] = {
     {"skip_code", skip_code, METH_O,
      PyDoc_STR("skip_code(code)\n--\n\nNever capture frames of this code; its callees still are.")},
+    {"quiet_code", quiet_code, METH_O,
+     PyDoc_STR("quiet_code(code)\n--\n\nNever capture frames of this code, nor any that they call.")},
     {"is_skipped", is_skipped, METH_O,
      PyDoc_STR("is_skipped(code)\n--\n\nTrue when frames of this code are never captured.")},
     {"frame_entries", frame_entries, METH_O,

@@ -54,6 +54,12 @@ def apply(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return Application(tx, subject).run(subject.bound(args[1:], kwargs))
 
 
+@function(torch.autograd.grad)
+def gradients(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """torch.autograd.grad of tensors in the graph: the engine runs on the fakes."""
+    return tx.graph_call(torch.autograd.grad, args, kwargs)
+
+
 class FunctionClass:
     """A user's subclass of autograd.Function."""
 

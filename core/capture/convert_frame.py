@@ -68,6 +68,8 @@ class FrameCompiler:
         self._states: dict[Any, FrameState] = {}
         self._lock = threading.Lock()
         torch_compat.calibrate_tensor_guards()
+        for code in policy.QUIET_CODE:
+            _C.quiet_code(code)
 
     def __call__(
         self,

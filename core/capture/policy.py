@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import importlib
 import itertools
 import math
 import operator
@@ -90,10 +91,16 @@ INLINED_STDLIB = frozenset(
     "reprlib".split()
 )
 TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collections)
-SKIPPED_PACKAGES = ("core", "core_inductor", "numpy", "pluggy", "sympy", "pytest", "_pytest", "unittest")
+SKIPPED_PACKAGES = ("core", "core_inductor", "typing_extensions", "numpy", "pluggy", "sympy", "pytest", "_pytest", "unittest")
 
 
 PEER_NAMES = ("__compiled_fn_", "__resume_at_")  # what the code that torch.compile makes calls
+
+
+# Whatever an import runs (module bodies, finders, decorators at the top of a module) happens once and is left alone.
+QUIET_CODE = tuple(
+    getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist", "_gcd_import")
+)
 
 
 def is_stdlib(module: str) -> bool:

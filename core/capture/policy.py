@@ -91,7 +91,17 @@ INLINED_STDLIB = frozenset(
     "reprlib".split()
 )
 TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collections)
-SKIPPED_PACKAGES = ("core", "core_inductor", "typing_extensions", "numpy", "pluggy", "sympy", "pytest", "_pytest", "unittest")
+SKIPPED_PACKAGES = (
+    "core",
+    "core_inductor",
+    "typing_extensions",
+    "numpy",
+    "pluggy",
+    "sympy",
+    "pytest",
+    "_pytest",
+    "unittest",
+)
 
 
 PEER_NAMES = ("__compiled_fn_", "__resume_at_")  # what the code that torch.compile makes calls

@@ -99,7 +99,8 @@ def _peer(model: Any) -> tuple[Any, Any]:
             "reasons": [f"{count} x {reason.strip().splitlines()[0]}" for reason, count in breaks.most_common()],
         }
 
-    return torch.compile(model), report
+    # eager's random numbers, so that dropout can be compared
+    return torch.compile(model, options={"fallback_random": True}), report
 
 
 def counted(reasons: list[str]) -> list[str]:

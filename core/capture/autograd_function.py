@@ -16,6 +16,8 @@ from .. import torch_compat
 from ..errors import Unsupported
 from ..graph.function_region import FunctionPlan, stand_in, traced_function
 from ..graph.region import Region
+from ..guards.checks import Is, Length
+from ..guards.source import AttrSource
 from ..variables.autograd_function import FunctionContextVariable
 from ..variables.base import VariableTracker
 from ..variables.function import FunctionVariable, UserFunctionVariable
@@ -56,7 +58,11 @@ def apply(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 
 @function(torch.autograd.grad)
 def gradients(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    """torch.autograd.grad of tensors in the graph: the engine runs on the fakes."""
+    """torch.autograd.grad of tensors in the graph: the engine runs on the fakes, which have no hooks."""
+    for item in tx.builder.inputs:
+        if item.is_tensor and item.requires_grad and item.source is not None:
+            hooks = tx.builder.real_input(item)._backward_hooks
+            tx.guard(AttrSource(item.source, "_backward_hooks"), Is(None) if hooks is None else Length(0))
     return tx.graph_call(torch.autograd.grad, args, kwargs)
 
 

@@ -130,6 +130,8 @@ def function_verdict(fn: types.FunctionType) -> Verdict:
         return Verdict.SKIP
     module = fn.__module__ or ""
     owner = fn.__globals__.get("__name__", module) or module
+    if owner == "torch._compile" and hasattr(fn, "__wrapped__"):
+        return function_verdict(fn.__wrapped__)  # a function of torch that torch.compile is kept out of
     if owner == "torch" or owner.startswith("torch."):
         return _torch_verdict(owner)
     root = owner.partition(".")[0]

@@ -124,6 +124,11 @@ class GraphBuilder:
         """The ATen calls recorded so far, in order."""
         return self._record.calls if self._record is not None else ()
 
+    def real_input(self, item: GraphInput) -> torch.Tensor:
+        """The real tensor that a tensor input was made from."""
+        place = [other.index for other in self._inputs if other.is_tensor].index(item.index)
+        return self._kept[place]
+
     @property
     def inputs(self) -> tuple[GraphInput, ...]:
         """The inputs so far."""
@@ -300,6 +305,8 @@ class GraphBuilder:
                 if fn in RECURRENT_FUNCTIONS and torch.is_grad_enabled() and _any_requires_grad(args):
                     # oneDNN's layer hands autograd an undefined tensor, which can't pass through a dispatch mode
                     stack.enter_context(torch_compat.without_onednn())
+                if fn is torch.autograd.grad:  # this thread has the modes
+                    stack.enter_context(torch.autograd.set_multithreading_enabled(False))
                 stack.enter_context(self.fake_mode)
                 if self._recorder is not None:
                     stack.enter_context(self._recorder)
@@ -341,10 +348,17 @@ class GraphBuilder:
         )
 
     def _refuse_outer_gradients(self, target: Any, line: UserLine | None) -> None:
-        """autograd.grad inside a graph can't see the history that an input has outside it."""
-        if target is torch.autograd.grad and any(item.requires_grad and not item.is_leaf for item in self._inputs):
+        """autograd.grad inside a graph can't see the history that an input has outside it, nor run its hooks."""
+        if target is not torch.autograd.grad:
+            return
+        what = None
+        if any(item.requires_grad and not item.is_leaf for item in self._inputs):
+            what = "an input whose gradient history lies outside the graph"
+        elif any(real._backward_hooks for real in self._kept):
+            what = "an input that has hooks"
+        if what is not None:
             raise Unsupported(
-                "torch.autograd.grad meets an input whose gradient history lies outside the graph",
+                f"torch.autograd.grad meets {what}",
                 where=line,
                 remedy="compute gradients outside the compiled function, or compile the whole computation",
             )

@@ -143,6 +143,10 @@ class TensorVariable(VariableTracker):
         if name == "requires_grad":
             self.call_method(tx, "requires_grad_", [value], {})
             return
+        if name == "grad" and self.source is not None and self._fits_as_grad(value.realize(tx)):
+            tx.side_effects.mutated(self)
+            self.attributes[name] = value
+            return
         if name in ("data", "grad", "__class__", "names"):
             raise Unsupported(
                 f"assigning .{name} of a tensor is not traced",
@@ -157,6 +161,15 @@ class TensorVariable(VariableTracker):
             )
         tx.side_effects.mutated(self)
         self.attributes[name] = value
+
+    def _fits_as_grad(self, value: VT) -> bool:
+        """True for what autograd takes as the gradient of an input: None, or a tensor like it."""
+        if value.is_constant() and value.as_constant() is None:
+            return True
+        if not isinstance(value, TensorVariable) or value is self:
+            return False
+        ours, theirs = self.fake, value.fake
+        return ours.shape == theirs.shape and ours.dtype == theirs.dtype and ours.device == theirs.device
 
     # -- calls -----------------------------------------------------------------------------------------------------
 

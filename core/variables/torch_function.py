@@ -85,9 +85,9 @@ BREAKS: dict[Any, tuple[str, str]] = {
             "torch.from_file "
             "torch.cond torch.while_loop torch._higher_order_ops.while_loop torch._higher_order_ops.map "
             "torch._higher_order_ops.scan torch.quantize_per_tensor torch.quantize_per_channel "
-            "torch.quantize_per_tensor_dynamic torch.autograd.backward torch.autograd.grad torch.cuda.synchronize "
+            "torch.quantize_per_tensor_dynamic torch.autograd.backward torch.cuda.synchronize "
             "torch.cuda.empty_cache "
-            "torch.nn.utils.clip_grad_norm_ torch.utils.data.get_worker_info",
+            "torch.utils.data.get_worker_info",
             "call it outside the compiled function",
         ),
     )

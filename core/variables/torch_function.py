@@ -97,12 +97,9 @@ BREAKS: dict[Any, tuple[str, str]] = {
 
 
 def _takes_over(cls: type) -> bool:
-    """True for a class with a __torch_function__ of its own; Tensor's and a disabled one count as none."""
+    """True for a class with a __torch_function__, Tensor itself aside; a subclass that inherits it counts too."""
     own = getattr(cls, "__torch_function__", None)
-    default = torch.Tensor.__torch_function__
-    if own is None or own is torch._C._disabled_torch_function_impl:
-        return False
-    return issubclass(cls, torch.Tensor) is False or getattr(own, "__func__", own) is not default.__func__
+    return cls is not torch.Tensor and own is not None and own is not torch._C._disabled_torch_function_impl
 
 
 # Given the batch first they turn their result in place, which a gradient can't be recorded through.

@@ -32,6 +32,7 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
     if record.no_backward is not None:
         raise RecorderRefused(record.no_backward, instead="the graph is traced by AOTAutograd")
     _refuse_related_inputs(record)
+    _refuse_leaves_made_inside(record, captured.outputs)
     functionalizer = Functionalizer(record)
     for call in record.calls:
         functionalizer.process(call)
@@ -74,6 +75,19 @@ def _refuse_related_inputs(record: AtenRecord) -> None:
                 "an input is a differentiable view of the memory of another",
                 instead="the graph is traced by AOTAutograd",
             )
+
+
+def _refuse_leaves_made_inside(record: AtenRecord, outputs: tuple[Any, ...]) -> None:
+    """A parameter that the program makes gets its gradient from autograd itself, which a compiled backward bypasses.
+
+    One that nobody outside sees does no harm, as long as an input makes the results carry gradients.
+    """
+    inputs = {id(facts.fake): facts.requires_grad for facts in record.facts if facts is not None}
+    carrying = [fake for fake in outputs if isinstance(fake, torch.Tensor) and fake.requires_grad]
+    leaf_seen = any(fake.is_leaf and id(fake) not in inputs for fake in carrying)
+    if leaf_seen or (carrying and not any(inputs.values())):
+        record.refuse("a tensor made in the graph takes gradients")
+        raise RecorderRefused(str(record.refused), instead="the graph runs as captured")
 
 
 def _tangent(record: AtenRecord, fake: Any) -> Any:

@@ -1,0 +1,109 @@
+"""Random operators inside captured code draw eager's numbers and leave the generator where eager leaves it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from observed import BACKENDS, agrees
+
+D = torch.distributions
+
+DRAWS = {
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "dropout2d": lambda x: F.dropout2d(x[None, None], 0.5),
+    "alpha_dropout": lambda x: F.alpha_dropout(x, 0.5, True),
+    "feature_alpha_dropout": lambda x: F.feature_alpha_dropout(x, 0.5, True),
+    "rrelu": lambda x: F.rrelu(x, training=True),
+    "gumbel_softmax": lambda x: F.gumbel_softmax(x),
+    "rand": lambda x: x + torch.rand(4, 8),
+    "randn": lambda x: x + torch.randn(4, 8),
+    "randint": lambda x: x + torch.randint(0, 9, (4, 8)),
+    "randperm": lambda x: x[torch.randperm(4)],
+    "bernoulli": lambda x: torch.bernoulli(x.sigmoid()),
+    "multinomial": lambda x: torch.multinomial(x.softmax(-1), 2),
+    "like": lambda x: torch.rand_like(x) + torch.randn_like(x) + torch.randint_like(x, 5),
+    "normal": lambda x: torch.normal(x, x.abs()),
+    "poisson": lambda x: torch.poisson(x.abs()),
+    "in place": lambda x: x.clone().uniform_(-1, 1) + x.clone().normal_() + x.clone().exponential_(),
+    "more in place": lambda x: x.clone().geometric_(0.3) + x.clone().cauchy_() + x.clone().log_normal_(),
+    "initialisation": lambda x: nn.init.kaiming_uniform_(torch.empty(4, 8)) + x,
+    "several": lambda x: F.dropout(x + torch.rand(4, 8), 0.3) * torch.randn(8),
+    "unused": lambda x: (torch.rand(3), x.sum())[1],
+    "two branches": lambda x: F.dropout(x, 0.5).sum() + F.dropout(x * 2, 0.1).sum(),
+}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draw(name, backend):
+    agrees(lambda: (DRAWS[name], (torch.randn(4, 8, requires_grad=True),)), backend)
+
+
+def test_random_numbers_in_a_graph_that_the_recorder_refuses():
+    def fn(x):
+        y = x.exp()
+        view = y.expand(2, 3)
+        y.tolist()
+        torch.rand(3)
+        return (y * torch.randn(3)).sum() + (view * view).sum()
+
+    agrees(lambda: (fn, (torch.randn(3, requires_grad=True),)), "aot_eager", graphs=2, breaks=1, strict=False)
+
+
+def test_generators_and_seeds_break_the_graph():
+    def explicit():
+        generator = torch.Generator().manual_seed(3)
+        return lambda x: x + torch.rand(4, generator=generator), (torch.randn(4),), generator.get_state
+
+    def seeded(x):
+        torch.manual_seed(5)
+        return x + torch.rand(4)
+
+    def forked(x):
+        with torch.random.fork_rng():
+            y = torch.rand(4)
+        return x + y + torch.rand(4)
+
+    def put_back(x):
+        state = torch.get_rng_state()
+        y = torch.rand(4)
+        torch.set_rng_state(state)
+        return x + y + torch.rand(4)
+
+    for build in (explicit, *(lambda fn=fn: (fn, (torch.randn(4),)) for fn in (seeded, forked, put_back))):
+        assert agrees(build, graphs=None, breaks=None)["breaks"] >= 1
+
+
+def test_pythons_generator():
+    def build():
+        random.seed(0)
+        return lambda x: x * random.random(), (torch.randn(4),)
+
+    agrees(build, graphs=None, breaks=1)
+
+
+def test_distributions(backend):
+    def fn(m):
+        normal = D.Normal(m, m.exp(), validate_args=False)
+        sample = normal.rsample()
+        categorical = D.Categorical(logits=m, validate_args=False)
+        drawn = categorical.sample()
+        kl = D.kl_divergence(normal, D.Normal(torch.zeros(3), torch.ones(3), validate_args=False))
+        return normal.log_prob(sample) + normal.entropy() + kl, categorical.log_prob(drawn), drawn
+
+    agrees(lambda: (fn, (torch.randn(3, requires_grad=True),)), backend)
+
+
+def test_distributions_that_check_their_arguments_break_the_graph():
+    def fn(m):
+        return D.Normal(m, m.exp(), validate_args=True).rsample().sum()
+
+    assert agrees(lambda: (fn, (torch.randn(3, requires_grad=True),)), graphs=None, breaks=None)["breaks"] >= 1

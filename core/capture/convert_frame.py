@@ -123,6 +123,7 @@ class FrameCompiler:
             emit(FellBack("capture", f"{unknown} is active"))
             return False
         try:
+            policy.refuse_code(frame.code)
             state.latest = self._captured_entry(state, frame, began)
             return state.latest
         except Unsupported as refusal:

@@ -21,6 +21,9 @@ from typing import Any
 
 import torch
 
+from ..bytecode.decode import decode
+from ..errors import Unsupported
+
 
 class Verdict(Enum):
     """inline: trace into it; graph: one node; builtin: a tracker answers; skip: plain Python runs it (a break)."""
@@ -185,3 +188,9 @@ def is_torch_callable(value: Any) -> bool:
 
 
 TORCH_NAMESPACES = (torch._C._nn, torch._C._fft, torch._C._linalg, torch._C._special, torch._C._VariableFunctions)
+
+
+def refuse_code(code: types.CodeType) -> None:
+    """Raise Unsupported for code whose frames can't be split: `except*` keeps the group being handled in the frame."""
+    if any(instruction.opname == "CHECK_EG_MATCH" for instruction in decode(code).instructions):
+        raise Unsupported("except* is not traced", remedy="use except, or call the function outside the compiled one")

@@ -591,15 +591,6 @@ def defining_classes(x):
     return B().f(x)
 
 
-@program(graphs=1, breaks=3)
-def except_star(x):
-    try:
-        boom(x)
-    except* ValueError:
-        y = x + 1
-    return y
-
-
 @program(graphs=2, breaks=1)
 def return_inside_no_grad(x):
     with torch.no_grad():

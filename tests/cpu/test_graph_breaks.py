@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 
 import breaking_programs
@@ -234,3 +235,18 @@ def test_autocast_left_entered_stays_entered():
             torch.set_autocast_enabled("cpu", False)
             torch.autocast_decrement_nesting()
             torch.clear_autocast_cache()
+
+
+def test_a_function_with_except_star_runs_as_written_and_leaves_nothing_handled():
+    def fn(x):
+        try:
+            raise ValueError("boom")
+        except* ValueError:
+            y = x + 1
+        return y
+
+    assert torch.equal(core.compile(fn, backend="eager")(X), X + 1)
+    assert sys.exception() is None
+    assert core.stats()["graphs"] == 0
+    with pytest.raises(core.Unsupported, match="except"):
+        core.compile(fn, backend="eager", fullgraph=True)(X)

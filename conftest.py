@@ -1,0 +1,9 @@
+"""What every test of the repository starts from."""
+
+from __future__ import annotations
+
+import signal
+
+# A shell without job control starts background jobs with the interrupt ignored, which would pass on to the programs
+# that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -84,10 +84,16 @@ def _refuse_leaves_made_inside(record: AtenRecord, outputs: tuple[Any, ...]) -> 
     """
     inputs = {id(facts.fake): facts.requires_grad for facts in record.facts if facts is not None}
     carrying = [fake for fake in outputs if isinstance(fake, torch.Tensor) and fake.requires_grad]
-    leaf_seen = any(fake.is_leaf and id(fake) not in inputs for fake in carrying)
+    bases = [fake._base if _inherits_gradients(fake) else fake for fake in carrying]
+    leaf_seen = any(fake.is_leaf and id(fake) not in inputs for fake in bases)
     if leaf_seen or (carrying and not any(inputs.values())):
         record.refuse("a tensor made in the graph takes gradients")
         raise RecorderRefused(str(record.refused), instead="the graph runs as captured")
+
+
+def _inherits_gradients(fake: Any) -> bool:
+    """Whether it is a view made with gradients off: it says that it requires them only because its base does."""
+    return bool(fake.is_leaf and fake._is_view() and fake._base.requires_grad)
 
 
 def _tangent(record: AtenRecord, fake: Any) -> Any:

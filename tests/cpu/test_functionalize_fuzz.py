@@ -116,5 +116,4 @@ def test_random_view_programs_equal_eager_or_are_refused():
         except AssertionError as error:
             pytest.fail(f"seed {seed}: {error}")
     assert counts["equal"] > COUNT * 0.4
-    # 18 of 300: programs whose results carry gradients of tensors made inside the graph run as captured.
-    assert counts["refused"] + counts["broken"] < COUNT * 0.07
+    assert counts["refused"] + counts["broken"] < COUNT * 0.05

@@ -13,6 +13,7 @@ typedef struct CompiledCallable {
     PyObject *dict, *weakrefs;
     vectorcallfunc vectorcall;
     char simple; /* plain positional parameters: the caller's array is the argument slots */
+    char twin;   /* stands in for another callable, and is never redirected itself */
     char plain;  /* generators and coroutines run as written */
 } CompiledCallable;
 
@@ -46,11 +47,27 @@ callable_dispatch(CompiledCallable *self, PyObject *const *locals, PyObject *con
     return core_tail_call_run(result);
 }
 
+/* A call under a stance that says how all of them run. */
+static PyObject *
+callable_run_by_stance(CompiledCallable *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (core_stance & CORE_STANCE_EAGER)
+        return core_run_plain((PyObject *)self->fn, args, nargsf, kwnames);
+    CoreCallback former = core_callback_switch(NULL);
+    PyObject *twin = PyObject_CallOneArg(core_stance_redirect, (PyObject *)self);
+    core_callback_restore(former);
+    PyObject *result = twin == NULL ? NULL : PyObject_Vectorcall(twin, args, nargsf, kwnames);
+    Py_XDECREF(twin);
+    return result;
+}
+
 static PyObject *
 callable_vectorcall(PyObject *op, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     CompiledCallable *self = (CompiledCallable *)op;
     PyFunctionObject *fn = self->fn;
+    if (core_stance & (CORE_STANCE_EAGER | CORE_STANCE_REDIRECT) && !self->twin)
+        return callable_run_by_stance(self, args, nargsf, kwnames);
     if (self->code != fn->func_code) {
         if (core_dispatch_reset(&self->dispatch) < 0)
             return NULL;
@@ -240,6 +257,7 @@ static PyMemberDef callable_members[] = {
     {"user", T_OBJECT, IN_DISPATCH(user), READONLY, PyDoc_STR("What the maker attached.")},
     {"hits", T_ULONGLONG, IN_DISPATCH(hits), READONLY, PyDoc_STR("Calls served by an entry found by its guards.")},
     {"skipped", T_BOOL, IN_DISPATCH(skipped), 0, PyDoc_STR("True: every call runs fn as written.")},
+    {"twin", T_BOOL, offsetof(CompiledCallable, twin), 0, PyDoc_STR("True: the stance redirects no call of it.")},
     {"frozen", T_BOOL, IN_DISPATCH(frozen), 0, PyDoc_STR("True: a call that no entry takes runs fn; no callback.")},
     {"__dictoffset__", T_PYSSIZET, offsetof(CompiledCallable, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CompiledCallable, weakrefs), READONLY, NULL},

@@ -202,6 +202,17 @@ PyObject *core_run_entry(Entry *entry, PyObject *callback, PyObject *function, P
 /* Calls `function` with the thread's callback off. */
 PyObject *core_run_plain(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
+/* How the process wants compiled callables to run: bits, 0 for as ever. Guarded by the GIL, read on each call. */
+enum {
+    CORE_STANCE_EAGER = 1,       /* what compile() returned runs as written */
+    CORE_STANCE_SKIP_GUARDS = 2, /* the one entry there is runs unasked */
+    CORE_STANCE_REDIRECT = 4,    /* core_stance_redirect(callable) names the callable to run in its place */
+    CORE_STANCE_ASK = 8,         /* a miss asks the callback of frozen callables too: it may want to raise */
+};
+extern int core_stance;
+extern PyObject *core_stance_redirect;
+extern PyMethodDef core_stance_methods[];
+
 PyObject *core_dispatch_entries(Dispatch *dispatch);
 PyObject *core_dispatch_last(Dispatch *dispatch);
 int core_dispatch_reset(Dispatch *dispatch);

@@ -5,6 +5,9 @@
  */
 #include "core.h"
 
+int core_stance;
+PyObject *core_stance_redirect;
+
 int
 core_dispatch_init(Dispatch *self, PyObject *callback, PyObject *user)
 {
@@ -97,6 +100,13 @@ dispatch_accept(Dispatch *self, PyObject *answer, PyCodeObject *code)
 Entry *
 core_dispatch_choose(Dispatch *self, PyObject *owner, PyCodeObject *code, const FrameView *view)
 {
+    if (core_stance & CORE_STANCE_SKIP_GUARDS && PyTuple_GET_SIZE(self->entries) == 1) {
+        Entry *only = (Entry *)PyTuple_GET_ITEM(self->entries, 0);
+        if (only->valid) {
+            self->hits++;
+            return (Entry *)Py_NewRef(only);
+        }
+    }
     /* Guards may run user code and let other threads run: after a miss, look again at entries made meanwhile. */
     for (int changed = 1; changed;) {
         PyObject *entries = Py_NewRef(self->entries);
@@ -109,7 +119,7 @@ core_dispatch_choose(Dispatch *self, PyObject *owner, PyCodeObject *code, const 
         }
     }
     /* One compile at a time: another thread, or a call from inside the callback, runs as written meanwhile. */
-    if (self->frozen || self->compiling || self->skipped)
+    if ((self->frozen && !(core_stance & CORE_STANCE_ASK)) || self->compiling || self->skipped)
         return NULL;
     self->compiling = 1;
     PyObject *callback = Py_NewRef(self->callback);
@@ -189,3 +199,27 @@ core_dispatch_reset(Dispatch *self)
     Py_XSETREF(self->entries, none);
     return 0;
 }
+
+static PyObject *
+set_stance(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int bits;
+    PyObject *redirect = Py_None;
+    if (!PyArg_ParseTuple(args, "i|O:set_stance", &bits, &redirect))
+        return NULL;
+    if (bits & CORE_STANCE_REDIRECT && !PyCallable_Check(redirect)) {
+        PyErr_SetString(PyExc_TypeError, "a stance that redirects needs a callable");
+        return NULL;
+    }
+    core_stance = bits;
+    Py_XSETREF(core_stance_redirect, redirect == Py_None ? NULL : Py_NewRef(redirect));
+    Py_RETURN_NONE;
+}
+
+PyMethodDef core_stance_methods[] = {
+    {"set_stance", set_stance, METH_VARARGS,
+     PyDoc_STR("set_stance(bits, redirect=None)\n--\n\n"
+               "How compiled callables of the process run: 1 as written, 2 a lone entry without its guards, 4 by the\n"
+               "callable that redirect(callable) returns, 8 misses of frozen callables ask their callback.")},
+    {NULL},
+};

@@ -183,17 +183,23 @@ run_chosen(PyThreadState *ts, Frame *frame, Entry *entry)
     return core_tail_call_run(result);
 }
 
+/* As written, with all that it calls. */
+static PyObject *
+run_quiet(PyThreadState *ts, Frame *frame)
+{
+    CoreCallback former = core_callback_switch(NULL);
+    PyObject *result = core_run_frame(ts, frame, 0, hook.next);
+    core_callback_restore(former);
+    return result;
+}
+
 static PyObject *
 evaluate_captured(PyThreadState *ts, Frame *frame)
 {
     PyCodeObject *code = F_CODE(frame);
     CodeState *state = core_state_of(code);
-    if (state != NULL && state->quiet) {
-        CoreCallback former = core_callback_switch(NULL);
-        PyObject *result = core_run_frame(ts, frame, 0, hook.next);
-        core_callback_restore(former);
-        return result;
-    }
+    if (state != NULL && state->quiet)
+        return run_quiet(ts, frame);
     if ((state != NULL && state->skipped) || core_code_has_local_monitors(code))
         return core_run_frame(ts, frame, 0, hook.next);
     if (state == NULL)
@@ -211,6 +217,9 @@ evaluate_captured(PyThreadState *ts, Frame *frame)
     Py_DECREF(callback);
     if (entry != NULL)
         return run_chosen(ts, frame, entry);
+    state = core_state_of(code);
+    if (state != NULL && state->quiet && !PyErr_Occurred()) /* the callback has just found that out */
+        return run_quiet(ts, frame);
     if (!PyErr_Occurred())
         return core_run_frame(ts, frame, 0, hook.next);
 fail:

@@ -54,7 +54,8 @@ module_exec(PyObject *module)
     if (PyModule_AddType(module, core_types.entry) < 0 || PyModule_AddType(module, core_types.graph) < 0 ||
         PyModule_AddType(module, core_types.callable) < 0 || PyModule_AddType(module, core_types.code) < 0)
         return -1;
-    if (PyModule_AddFunctions(module, core_hook_methods) < 0 || PyModule_AddFunctions(module, core_state_methods) < 0)
+    if (PyModule_AddFunctions(module, core_hook_methods) < 0 || PyModule_AddFunctions(module, core_state_methods) < 0 ||
+        PyModule_AddFunctions(module, core_stance_methods) < 0)
         return -1;
     return core_guards_add_to_module(module);
 }

@@ -18,9 +18,10 @@ from ..errors import Unsupported
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.deque import DequeVariable
-from ..variables.function import MethodVariable, PartialVariable
+from ..variables.function import MethodVariable
 from ..variables.mapping import DictVariable
 from ..variables.object import MISSING, InstanceDictVariable, UserObjectVariable, find_on_type
+from ..variables.partial import PartialVariable
 from ..variables.sequence import TupleVariable, is_namedtuple
 from .special_calls import function
 
@@ -170,6 +171,8 @@ class Copier:
 
     def partial(self, value: VT) -> VT:
         assert isinstance(value, PartialVariable)
+        if value.has_attributes():
+            raise Unsupported("copying a partial that has attributes is not traced", remedy=REMEDY)
         keywords = {key: self.inner(item) for key, item in value.kwargs.items()}
         return PartialVariable(self.inner(value.function), self.each(value.args), keywords)
 

@@ -37,6 +37,8 @@ class CodeEmitter:
         self.kept: list[VT] = []
         self.loaded_by_source: list[VT] = []
         self._output_index: dict[int, int] = {}
+        self._being_made: set[int] = set()
+        self._made_inside: set[int] = set()
         self._count = 0
         self._builtin_class: type | None = None
 
@@ -76,8 +78,14 @@ class CodeEmitter:
             return
         start = len(self.out)
         outer, self._builtin_class = self._builtin_class, None
+        if id(tracker) in self._being_made:
+            self._made_inside.add(id(tracker))
+        self._being_made.add(id(tracker))
         tracker.reconstruct(self)
         self._builtin_class = outer
+        if id(tracker) in self._made_inside and id(tracker) in self.temporaries:
+            self.pop_top()  # a part of it leads back to it, and the one that the part knows is the object
+            self.add(emit.load_fast_bound(self.temporaries[id(tracker)]))
         is_one_object = tracker.mutable or len(self.out) - start > 1  # even [] must not be made twice
         if is_one_object and id(tracker) not in self.temporaries:
             self.remember(tracker)
@@ -92,6 +100,10 @@ class CodeEmitter:
         else:
             self.loaded_by_source.append(tracker)
             self.load_source(tracker.source)
+
+    def is_made(self, tracker: VT) -> bool:
+        """True when the object is in a temporary already."""
+        return id(tracker) in self.temporaries
 
     def write_payload(self, payload: VT, owner: VT) -> None:
         """Write back the builtin container inside an object of a subclass, past what the subclass overrides."""

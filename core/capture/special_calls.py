@@ -22,8 +22,9 @@ from ..guards.checks import Is
 from ..guards.source import ConstSource, InstanceAttrSource
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
-from ..variables.function import MethodVariable, PartialVariable, UserFunctionVariable
+from ..variables.function import MethodVariable, UserFunctionVariable
 from ..variables.object import UserObjectVariable
+from ..variables.partial import PartialVariable
 from .breaks import NeedsFrame
 
 VT = VariableTracker
@@ -85,9 +86,7 @@ def make_super(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 @callable_object(functools.partial)
 def make_partial(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     fn, *rest = args
-    if isinstance(fn, PartialVariable):
-        return PartialVariable(fn.function, [*fn.args, *rest], {**fn.kwargs, **kwargs})
-    return PartialVariable(fn, rest, kwargs)
+    return PartialVariable.make(tx, fn, rest, kwargs)
 
 
 @callable_object(object)

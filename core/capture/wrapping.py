@@ -17,10 +17,8 @@ from ..guards.source import (
     AttrSource,
     CellSource,
     ClosureSource,
-    DictItemSource,
     FunctionPartSource,
     LocalSource,
-    TupleItemSource,
 )
 from ..guards.tensor_spec import TensorSpec
 from ..variables import constant as constants
@@ -32,10 +30,11 @@ from ..variables.builtin import GETTERS, BuiltinVariable, getter_from_value
 from ..variables.class_ import ClassVariable, payload_base
 from ..variables.constant import ConstantVariable
 from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
-from ..variables.function import CodeVariable, MethodVariable, PartialVariable, UserFunctionVariable
+from ..variables.function import CodeVariable, MethodVariable, UserFunctionVariable
 from ..variables.literal import is_literal
 from ..variables.nn_module import ModuleVariable
 from ..variables.object import UserObjectVariable
+from ..variables.partial import PartialVariable
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
@@ -232,25 +231,6 @@ def _method(tx: Any, value: types.MethodType, source: Any) -> VT:
     return context.method_from_value(tx, value, source) or MethodVariable.from_value(tx, value, source)
 
 
-def _partial(tx: Any, value: functools.partial[Any], source: Any) -> VT:
-    tx.guard(source, TypeIs(functools.partial))
-
-    def part(name: str) -> Any:
-        return AttrSource(source, name) if source is not None else None
-
-    args = [
-        tx.lazy(item, TupleItemSource(part("args"), i) if source is not None else None)
-        for i, item in enumerate(value.args)
-    ]
-    kwargs = {
-        key: tx.lazy(item, DictItemSource(part("keywords"), key) if source is not None else None)
-        for key, item in value.keywords.items()
-    }
-    if source is not None:
-        tx.guard(part("keywords"), DictKeys(tuple(value.keywords)))
-    return PartialVariable(wrap(tx, value.func, part("func")), args, kwargs, source)
-
-
 def _class(tx: Any, value: type, source: Any) -> VT:
     tx.guard(source, Is(value))
     if value in CONTEXT_CLASSES:
@@ -345,7 +325,7 @@ BY_TYPE: dict[type, Any] = {
     torch.iinfo: limits.from_value,
     functools._lru_cache_wrapper: _cached,
     types.MethodType: _method,
-    functools.partial: _partial,
+    functools.partial: PartialVariable.from_value,
     property: _property,
     classmethod: _property,
     staticmethod: _property,

@@ -43,6 +43,11 @@ def find_special(cls: type, name: str) -> Any:
     return None
 
 
+def has_special(cls: type, name: str) -> bool:
+    """True when a class or its bases define the name (as None too), the metaclass left out."""
+    return any(name in base.__dict__ for base in cls.__mro__)
+
+
 class VariableTracker:
     """Base of all trackers. Every operation that a kind does not define is a graph break with a reason."""
 
@@ -196,6 +201,22 @@ class VariableTracker:
             tx.raise_exception(TypeError, f"unhashable type: '{cls.__name__}'")
         raise self.refuse("hashing")
 
+    def inherited(self, tx: Tracer, name: str) -> VariableTracker | None:
+        """The attribute that every object of a class written in C has: its class, a method; None where it has none."""
+        cls = self.python_type()
+        if name == "__class__":
+            return tx.wrap(cls, None, constant=True)
+        if not has_special(cls, name):
+            return None
+        raw = find_special(cls, name)
+        if raw is None:
+            return tx.constant(None)
+        if isinstance(raw, str):
+            return tx.constant(raw)
+        if not callable(raw) and not isinstance(raw, (classmethod, staticmethod)):
+            raise self.refuse(f"reading attribute {name!r}")
+        return InheritedMethodVariable(self, name)
+
     def lookup_special(self, tx: Tracer, name: str) -> VariableTracker | None:
         """A special method as operators look it up (on the type), bound; None when the type has none."""
         return BuiltinMethodVariable(self, name) if find_special(self.python_type(), name) is not None else None
@@ -283,3 +304,23 @@ class BuiltinMethodVariable(VariableTracker):
     def reconstruct(self, emit: Emitter) -> None:
         emit.load(self.receiver)
         emit.load_attr(self.name)
+
+
+class InheritedMethodVariable(BuiltinMethodVariable):
+    """A method of a class written in C of which the kind knows no more than that it is there."""
+
+    def call(self, tx: Tracer, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        receiver = self.receiver
+        if kwargs or len(args) != _ATTRIBUTE_METHODS.get(self.name, -1):
+            raise receiver.refuse(f"calling {self.name!r}")
+        name = args[0].realize(tx).as_constant()
+        if self.name == "__getattribute__":
+            return receiver.get_attr(tx, name)
+        if self.name == "__setattr__":
+            receiver.set_attr(tx, name, args[1])
+        else:
+            receiver.del_attr(tx, name)
+        return tx.constant(None)
+
+
+_ATTRIBUTE_METHODS = {"__getattribute__": 1, "__setattr__": 2, "__delattr__": 1}

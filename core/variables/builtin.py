@@ -7,6 +7,7 @@ operators (operators). What is in none of them breaks the graph.
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Unsupported
 from ..guards.checks import Is
 from . import itertool, operators
-from .base import VariableTracker, find_special
+from .base import InheritedMethodVariable, VariableTracker, find_special
 from .builtin_function import FUNCTIONS, call_pure, is_pure
 from .constructor import CONSTRUCTORS
 from .container import call_checked
@@ -125,11 +126,13 @@ class BuiltinVariable(VariableTracker):
         fn = self.fn
         if name == "__class__":
             return tx.wrap(type(fn), None, constant=True)
-        if name in ("__mro__", "__bases__"):
+        if name in ("__mro__", "__bases__") and isinstance(fn, type):
             return tx.new_tuple([tx.wrap(base, None, constant=True) for base in getattr(fn, name)])
         if name == "__call__":
             return self
         found = run(tx, getattr, [fn, name])
+        if getattr(found, "__self__", None) is fn and not isinstance(fn, type):
+            return InheritedMethodVariable(self, name)
         if isinstance(fn, type) and (callable(found) or hasattr(type(find_special(fn, name)), "__get__")):
             return ClassMethodOfBuiltin(self, name)
         if is_literal(found) or isinstance(found, tuple):
@@ -185,8 +188,11 @@ class ClassMethodOfBuiltin(VariableTracker):
             return itertool.make(tx, self.value, args, kwargs)
         if name == "__new__":
             return self._new(tx, args, kwargs)
-        if name == "fromkeys":
-            return self._fromkeys(tx, *args)
+        if name == "fromkeys" and issubclass(cls, dict):
+            takes_keyword = "value" in kwargs and issubclass(cls, collections.OrderedDict) and len(args) == 1
+            if len(kwargs) != takes_keyword or not 1 <= len(args) <= 2:
+                tx.raise_exception(TypeError, f"{cls.__name__}.fromkeys() takes an iterable and a value")
+            return self._fromkeys(tx, *args, *kwargs.values())
         raw = find_special(cls, name)
         if isinstance(raw, (classmethod, staticmethod, types.ClassMethodDescriptorType)) or raw is None:
             return call_pure(tx, self.value, args, kwargs)

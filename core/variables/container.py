@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
-FLAT_KINDS = frozenset({"constant", "tensor", "symbolic", "builtin", "range", "class", "function"})
+FLAT_KINDS = frozenset({"constant", "tensor", "symbolic", "builtin", "range", "class"})
 EMPTY: dict[type, Any] = {range: range(0), str: "", bytes: b""}
 ORDERINGS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 

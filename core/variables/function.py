@@ -277,6 +277,13 @@ class NestedFunctionVariable(FunctionVariable):
             return MethodWrapperVariable(self, name)
         if name in ("__type_params__",):
             return tx.new_tuple([])
+        if name == "__closure__":
+            return tx.new_tuple(self.closure) if self.closure else tx.constant(None)
+        if name in ("__globals__", "__builtins__"):
+            raise self.refuse(f"reading attribute {name!r}")
+        inherited = self.inherited(tx, name)
+        if inherited is not None:
+            return inherited
         tx.raise_exception(AttributeError, f"'function' object has no attribute '{name}'")
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
@@ -284,6 +291,8 @@ class NestedFunctionVariable(FunctionVariable):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.make_function(self)
+        if emit.is_made(self):
+            return
         if self.attributes:
             emit.remember(self)
         for name, value in self.attributes.items():
@@ -331,7 +340,8 @@ class MethodVariable(VariableTracker):
             return self.receiver
         if name == "__call__":
             return self
-        return self.function.get_attr(tx, name)
+        inherited = self.inherited(tx, name) if name != "__doc__" else None
+        return inherited if inherited is not None else self.function.get_attr(tx, name)
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.push_null()
@@ -359,47 +369,3 @@ class MethodWrapperVariable(VariableTracker):
         if receiver.is_constant() and receiver.as_constant() is None:
             return self.function
         return MethodVariable(self.function, receiver)
-
-
-class PartialVariable(VariableTracker):
-    """functools.partial."""
-
-    kind = "partial"
-
-    def __init__(self, function: VT, args: list[VT], kwargs: dict[str, VT], source: Any = None) -> None:
-        super().__init__(source)
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-
-    def python_type(self) -> type:
-        import functools
-
-        return functools.partial
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return tx.call_function(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
-
-    def get_attr(self, tx: Tracer, name: str) -> VT:
-        if name == "func":
-            return self.function
-        if name == "args":
-            return tx.new_tuple(self.args)
-        if name == "keywords":
-            return tx.new_dict([(tx.constant(key), value) for key, value in self.kwargs.items()])
-        if name == "__call__":
-            return self
-        tx.raise_exception(AttributeError, f"'functools.partial' object has no attribute '{name}'")
-
-    def reconstruct(self, emit: Emitter) -> None:
-        emit.push_null()
-        emit.load_global_object(self.python_type())
-        emit.load(self.function)
-        for value in self.args:
-            emit.load(value)
-        for value in self.kwargs.values():
-            emit.load(value)
-        emit.call_keywords(tuple(self.kwargs), 1 + len(self.args) + len(self.kwargs))

@@ -62,13 +62,12 @@ class IteratorVariable(VariableTracker):
         return False
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
-        if name == "__class__":
-            return tx.wrap(self.cls, None, constant=True)
         if name in ("__iter__", "__next__"):
             return BuiltinMethodVariable(self, name)
-        if not hasattr(self.cls, name):
+        inherited = self.inherited(tx, name)
+        if inherited is None:
             tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
-        raise self.refuse(f"the attribute {name!r}")
+        return inherited
 
     def call_method(self, tx: Tracer, name: str, args: Args, kwargs: dict[str, VT]) -> VT:
         if name == "__iter__":

@@ -84,6 +84,9 @@ class Emitter(Protocol):
     def pop_top(self) -> None: ...
     def copy_top(self) -> None: ...
     def swap(self, depth: int) -> None: ...
+    def is_made(self, tracker: VT) -> bool:
+        """True when the object exists already, made by a part of it that leads back to it."""
+
     def remember(self, tracker: VT) -> None:
         """Store the object on top (keeps it there) as the one copy of `tracker`: later loads give the same object.
 

@@ -10,7 +10,7 @@ import torch
 from ..errors import Unsupported
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
-from .base import VariableTracker
+from .base import VariableTracker, has_special
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -105,7 +105,7 @@ class TensorVariable(VariableTracker):
             return self._hidden(tx, name)
         if name == "__dict__":
             raise self.refuse("reading __dict__")
-        if hasattr(self.cls, name):
+        if has_special(self.cls, name):
             return TensorMethodVariable(self, name)
         if self.real is not None and self.source is not None:
             if name in self.real.__dict__:

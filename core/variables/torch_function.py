@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
-from .base import VariableTracker
+from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -138,6 +138,8 @@ class TorchFunctionVariable(VariableTracker):
         value = getattr(self.fn, name)
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             return tx.constant(value)
+        if isinstance(value, types.BuiltinFunctionType) and value.__self__ is self.fn:
+            return InheritedMethodVariable(self, name)
         return tx.wrap(value, None, constant=True)
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:

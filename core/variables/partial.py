@@ -1,0 +1,138 @@
+"""PartialVariable: functools.partial, made by the traced code or outside."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..guards.checks import DictKeys, MissingInstanceAttr, TypeIs
+from ..guards.source import AttrSource, DictItemSource, InstanceAttrSource, TupleItemSource
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+
+class PartialVariable(VariableTracker):
+    """A partial call. `value` is the real object, `written` are attributes that the traced code gave it."""
+
+    kind = "partial"
+    mutable = True
+
+    def __init__(self, function: VT, args: list[VT], kwargs: dict[str, VT], source: Any = None, value: Any = None):
+        super().__init__(source)
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.value = value
+        self.written: dict[str, VT] = {}
+
+    @classmethod
+    def from_value(cls, tx: Tracer, value: functools.partial[Any], source: Any) -> PartialVariable:
+        """The tracker of a real partial; its parts are guarded when they are used."""
+        tx.guard(source, TypeIs(functools.partial))
+
+        def part(name: str) -> Any:
+            return AttrSource(source, name) if source is not None else None
+
+        args = [
+            tx.lazy(item, TupleItemSource(part("args"), i) if source is not None else None)
+            for i, item in enumerate(value.args)
+        ]
+        kwargs = {
+            key: tx.lazy(item, DictItemSource(part("keywords"), key) if source is not None else None)
+            for key, item in value.keywords.items()
+        }
+        if source is not None:
+            tx.guard(part("keywords"), DictKeys(tuple(value.keywords)))
+        return cls(tx.wrap(value.func, part("func")), args, kwargs, source, value)
+
+    @classmethod
+    def make(cls, tx: Tracer, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> PartialVariable:
+        """functools.partial(fn, *args, **kwargs); a partial without attributes of its own is taken apart."""
+        if isinstance(fn, PartialVariable) and not fn.has_attributes():
+            return cls(fn.function, [*fn.args, *args], {**fn.kwargs, **kwargs})
+        return cls(fn, args, kwargs)
+
+    def has_attributes(self) -> bool:
+        """True where the partial has an instance dict with something in it."""
+        return bool(self.written) or self.value is not None and bool(self.value.__dict__)
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        return tx.call_function(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return tx.new_tuple(self.args)
+        if name == "keywords":
+            return tx.new_dict([(tx.constant(key), value) for key, value in self.kwargs.items()])
+        if name == "__call__":
+            return self
+        found = self._own_attribute(tx, name)
+        if found is not None:
+            return found
+        if name == "__dict__":
+            return self._attributes(tx)
+        inherited = self.inherited(tx, name)
+        if inherited is not None:
+            return inherited
+        tx.raise_exception(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+
+    def _own_attribute(self, tx: Tracer, name: str) -> VT | None:
+        if name in self.written:
+            return self.written[name].realize(tx)
+        if self.value is None:
+            return None
+        if name in self.value.__dict__:
+            return tx.wrap(self.value.__dict__[name], self.source and InstanceAttrSource(self.source, name))
+        if self.source is not None:
+            tx.guard(self.source, MissingInstanceAttr(name))
+        return None
+
+    def _attributes(self, tx: Tracer) -> VT:
+        if self.value is not None:
+            raise self.refuse("reading attribute '__dict__'")
+        return tx.new_dict([(tx.constant(key), value) for key, value in self.written.items()])
+
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        if name in ("func", "args", "keywords"):
+            tx.raise_exception(AttributeError, "readonly attribute")
+        if name in ("__dict__", "__class__"):
+            raise self.refuse(f"setting attribute {name!r}")
+        tx.side_effects.mutated(self)
+        self.written[name] = value
+
+    # -- coming back -----------------------------------------------------------------------------------------------
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.push_null()
+        emit.load_global_object(functools.partial)
+        emit.load(self.function)
+        for value in (*self.args, *self.kwargs.values()):
+            emit.load(value)
+        emit.call_keywords(tuple(self.kwargs), 1 + len(self.args) + len(self.kwargs))
+        emit.remember(self)
+        for name, value in self.written.items():
+            emit.copy_top()
+            emit.load(value)
+            emit.swap(2)
+            emit.store_attr(name)
+
+    def write_back(self, emit: Emitter) -> None:
+        for name, value in self.written.items():
+            emit.load(value)
+            emit.load(self)
+            emit.store_attr(name)

@@ -1,0 +1,142 @@
+"""What callables are inside captured code: partials, methods and functions with their attributes and closures."""
+
+from __future__ import annotations
+
+import collections
+import functools
+
+import pytest
+import torch
+from compare import check
+
+import core
+
+X = torch.arange(6.0).reshape(2, 3)
+NAMES = (
+    "__class__",
+    "__doc__",
+    "__dict__",
+    "__eq__",
+    "__hash__",
+    "__reduce__",
+    "__name__",
+    "__mro__",
+    "__or__",
+    "shade",
+)
+
+
+class Holder:
+    def method(self):
+        return 1
+
+
+MAKERS = {
+    "lambda": lambda: lambda x: x,
+    "partial": lambda: functools.partial(len, [1]),
+    "method": lambda: Holder().method,
+    "builtin": lambda: len,
+    "iterator": lambda: iter([1]),
+    "tensor function": lambda: torch.add,
+}
+
+
+def compiled(fn, *args):
+    core.reset()
+    before = core.stats()
+    result = core.compile(fn, backend="eager", fullgraph=True)(*args)
+    after = core.stats()
+    assert after["breaks"] == before["breaks"]
+    return result
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_hasattr_of_a_callable_sees_what_its_class_gives_and_nothing_of_the_metaclass(kind):
+    make = MAKERS[kind]
+
+    def fn(x):
+        made = make()
+        return [hasattr(made, name) for name in NAMES], x + 1
+
+    check(fn, X)
+
+
+def test_attributes_set_on_a_partial_are_read_and_given_back():
+    def fn(x):
+        part = functools.partial(torch.add, x, alpha=2)
+        part.shade = x + 1
+        return part, part.shade, hasattr(part, "other"), part.__class__ is functools.partial
+
+    part, shade, other, same = compiled(fn, X)
+    assert part.shade is shade and not other and same
+    assert torch.equal(part(X), X + 2 * X)
+
+
+def test_a_partial_from_outside_gets_its_attribute_and_a_later_one_recompiles():
+    part = functools.partial(torch.mul, 2)
+
+    def fn(x):
+        return x * part.shade if hasattr(part, "shade") else part(x)
+
+    fast = core.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(fast(X), X * 2)
+    part.shade = 5
+    assert torch.equal(fast(X), X * 5)
+
+
+def test_a_function_in_its_own_closure_comes_back_as_one_object():
+    def fn(x):
+        def inner():
+            return inner
+
+        return x + 1, inner
+
+    total, inner = compiled(fn, X)
+    assert inner() is inner and torch.equal(total, X + 1)
+
+
+def test_functions_that_lead_to_each_other_through_lists_and_defaults_stay_one_object_each():
+    def fn(x):
+        items = []
+
+        def first(known=items):
+            return known, second
+
+        def second():
+            return first, x + 1
+
+        items.extend([first, second])
+        return first, items
+
+    first, items = compiled(fn, X)
+    second = items[1]
+    assert items[0] is first and first() == (items, second) and first()[0] is items
+    assert second()[0] is first and torch.equal(second()[1], X + 1)
+
+
+def test_a_function_that_holds_itself_in_an_attribute_and_in_its_closure():
+    def fn(x):
+        def inner():
+            return inner.shade
+
+        inner.me = inner
+        inner.shade = x + 1
+        return inner
+
+    inner = compiled(fn, X)
+    assert inner.me is inner and torch.equal(inner(), X + 1)
+
+
+def test_fromkeys_takes_its_value_by_keyword_where_python_does():
+    def fn(x):
+        return collections.OrderedDict.fromkeys(["a", "b"], value=x), dict.fromkeys("ab", x + 1), dict.fromkeys("a")
+
+    check(fn, X)
+
+    def wrong(x):
+        try:
+            return dict.fromkeys("ab", value=x)
+        except TypeError:
+            return x + 1
+
+    check(wrong, X)

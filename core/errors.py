@@ -61,6 +61,18 @@ class RecompileLimit(CoreError):
     id = "CORE-C003"
 
 
+class RecompileRefused(CoreError, RuntimeError):
+    """A call needs compiling, and the stance of the process forbids it."""
+
+    id = "CORE-C004"
+
+
+class ConstraintViolated(CoreError):
+    """A dimension was marked dynamic, and the code fixes its size or narrows its range."""
+
+    id = "CORE-C005"
+
+
 class RecorderRefused(CoreError):
     """The ATen record of a graph can't be trusted; the fallback (AOTAutograd) takes the graph."""
 
@@ -71,6 +83,12 @@ class InvalidOption(CoreError, ValueError):
     """An option has an unknown name, a wrong type or a value outside its choices."""
 
     id = "CORE-O001"
+
+
+class UnknownSetting(InvalidOption, AttributeError):
+    """A setting that core.config does not have. It is an AttributeError too, so that hasattr() answers."""
+
+    id = "CORE-O002"
 
 
 class UnsupportedPython(CoreError, ImportError):

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import InvalidOption
+from .settings import config
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 def strict() -> bool:
-    """True when CORE_STRICT=1: what would fall back raises instead."""
-    return os.environ.get("CORE_STRICT", "") not in ("", "0")
+    """True when CORE_STRICT=1 or config.strict: what would fall back raises instead."""
+    return bool(config.strict)
 
 
 def disabled() -> bool:
-    """True when CORE_DISABLE=1: compile returns functions that run as written."""
-    return os.environ.get("CORE_DISABLE", "") not in ("", "0")
+    """True when CORE_DISABLE=1 or config.disable: compile returns functions that run as written."""
+    return bool(config.disable)
 
 
 def is_compiling() -> bool:

@@ -178,12 +178,27 @@ def shape_env(*, scalar_outputs: bool) -> Any:
     )
 
 
-def symbolic_dims(dynamic: Sequence[bool]) -> Any:
-    """A symbolic context in which the dimensions marked True get a symbol each and the others stay numbers."""
+def symbolic_dims(kinds: Sequence[str]) -> Any:
+    """A symbolic context: a dimension is "static" (a number), "dynamic" (a symbol) or "unbacked" (one without a value).
+
+    Older versions have another name for the last.
+    """
     from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
-    kinds = [DimDynamic.DYNAMIC if is_dynamic else DimDynamic.STATIC for is_dynamic in dynamic]
-    return StatelessSymbolicContext(dynamic_sizes=kinds)
+    unbacked = getattr(DimDynamic, "UNBACKED", None) or DimDynamic.SIZE_LIKE_UNBACKED
+    named = {"static": DimDynamic.STATIC, "dynamic": DimDynamic.DYNAMIC, "unbacked": unbacked}
+    return StatelessSymbolicContext(dynamic_sizes=[named[kind] for kind in kinds])
+
+
+def bounds_of(value: Any) -> tuple[Any, Any]:
+    """The lowest and highest number that a SymInt may be by what was assumed; sympy numbers, infinities among them."""
+    bounds = value.node.shape_env.bound_sympy(value.node.expr)
+    return bounds.lower, bounds.upper
+
+
+def deferred_assertions(env: Any) -> list[Any]:
+    """The sympy Booleans about sizes without a value that the program promised (torch._check)."""
+    return [item.expr for items in env.deferred_runtime_asserts.values() for item in items]
 
 
 def symbolic_scalar(env: Any, value: int | float, source: Any) -> Any:
@@ -329,14 +344,22 @@ def hint_of(value: Any) -> Any:
 
     A size that depends on data has none; it counts as 8192, for decisions where a guess does no harm.
     """
-    env = value.node.shape_env
-    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+    known = _numbers_of_symbols(value.node.shape_env)
     expr = value.node.expr
     if all(symbol in known for symbol in expr.free_symbols):
         return value.node.hint
     import sympy
 
     return int(expr.xreplace({symbol: known.get(symbol, sympy.Integer(8192)) for symbol in expr.free_symbols}))
+
+
+def _numbers_of_symbols(env: Any) -> Any:
+    return env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+
+
+def has_number(env: Any, symbol: Any) -> bool:
+    """False for the symbol of a size that capture does not know."""
+    return symbol in _numbers_of_symbols(env)
 
 
 def original_expression(value: Any) -> Any:
@@ -412,6 +435,8 @@ def view_base(tensor: Any) -> Any:
     return tensor._base
 
 
+dispatch_stack_length = torch._C._len_torch_dispatch_stack  # how many TorchDispatch modes stand (2.11 and 2.13)
+
 # Registries of hooks for all modules, in torch.nn.modules.module (2.11 and 2.13).
 GLOBAL_MODULE_HOOKS = (
     "_global_backward_hooks",
@@ -433,6 +458,22 @@ def unknown_active_mode() -> str | None:
         return "a level of forward-mode differentiation"
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return "a saved-tensor hook"  # a checkpointed region is one: its recomputation must save what its forward did
+    return None
+
+
+@functools.cache
+def function_apply_refuses_keywords() -> str | None:
+    """What autograd.Function.apply says to keywords: 2.11 raises a TypeError with this text, 2.13 takes them."""
+
+    class Probe(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, value: int) -> int:
+            return value
+
+    try:
+        Probe.apply(value=0)
+    except TypeError as error:
+        return str(error)
     return None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = [
-    ("_C", "errors", "events", "options", "plugin"),
+    ("_C", "errors", "events", "options", "settings", "stance", "marks", "plugin"),
     ("torch_compat",),
     ("bytecode",),
     ("guards",),

@@ -7,14 +7,29 @@ A size that differed between two captures of one callable becomes symbolic; `dyn
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..graph.symbols import DimPolicy
 from ..guards.checks import TypeIs
-from ..guards.source import DictItemSource, InstanceAttrSource, LocalSource
+from ..guards.source import (
+    DictItemSource,
+    InstanceAttrSource,
+    ItemAheadSource,
+    IteratorPartSource,
+    ListItemSource,
+    LocalSource,
+    TupleItemSource,
+)
+from ..marks import DimMark, tensor_marks
 from ..options import CompileOptions
+from ..settings import config
 from ..variables.symbolic import SymbolicVariable
+
+if TYPE_CHECKING:
+    from .trace import FrameInput
 
 
 class History:
@@ -57,18 +72,24 @@ class CapturePolicy:
         """Dimensions of an input that get symbols. A size of 0 never does: the symbols are positive."""
         name = source.name()
         self.sizes[name] = tuple(tensor.shape)
+        marks = tensor_marks(tensor)
+        found = {dim: True for dim in self._changed_dims(name, tensor) if dim not in marks}
+        marked = {dim: _POLICIES[mark.kind](mark) for dim, mark in marks.items() if mark.kind in _POLICIES}
+        return {**found, **{dim: p for dim, p in marked.items() if tensor.shape[dim] or getattr(p, "unbacked", False)}}
+
+    def _changed_dims(self, name: str, tensor: torch.Tensor) -> Iterator[int]:
+        """Dimensions that no mark speaks of and that get symbols."""
         if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
-            return {}
+            return
         if self.dynamic:
-            return {dim: True for dim, size in enumerate(tensor.shape) if size}
+            yield from (dim for dim, size in enumerate(tensor.shape) if size)
+            return
         known = self.history.sizes.get(name)
-        if known is None or len(known) != tensor.ndim:
-            return {}
-        return {
-            dim: True
-            for dim, (before, size) in enumerate(zip(known, tensor.shape))
-            if size and (before is None or before != size)
-        }
+        if known is None or len(known) != tensor.ndim or not config.symbolic_sizes:
+            return
+        for dim, (before, size) in enumerate(zip(known, tensor.shape)):
+            if size and (before is None or before != size):
+                yield dim
 
     def symbolic_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable | None:
         """The tracker of a symbolic number, None when its value is part of the entry."""
@@ -77,7 +98,7 @@ class CapturePolicy:
         name = source.name()
         self.numbers[name] = value
         seen = self.history.numbers.get(name, value)
-        changed = seen is None or seen != value
+        changed = config.symbolic_numbers and (seen is None or seen != value or _counts_turns(source))
         wanted = changed or self.dynamic and type(value) is int and _is_argument(source)
         if self.dynamic is False or not wanted:
             return None
@@ -96,6 +117,33 @@ class CapturePolicy:
         return self.history.objects.get(name, id(tensor)) == id(tensor)
 
 
+_POLICIES: dict[str, Callable[[DimMark], Any]] = {
+    "dynamic": lambda mark: DimPolicy(mark.low or 0, mark.high, strict=True),
+    "maybe": lambda mark: True,
+    "unbacked": lambda mark: DimPolicy(mark.low or 0, mark.high, unbacked=True),
+}
+
+
+def observe(history: History, options: CompileOptions, frame: FrameInput, names: Sequence[str]) -> None:
+    """Remember the sizes and numbers of a call that runs as written, as a capture of it would have."""
+    seen = CapturePolicy(History(), options)
+    pending: list[tuple[Any, Any]] = [
+        (LocalSource(name, slot), value) for slot, (name, value) in enumerate(zip(names, frame.args))
+    ]
+    while pending:
+        source, value = pending.pop()
+        if isinstance(value, torch.Tensor):
+            seen.sizes[source.name()] = tuple(value.shape)
+        elif type(value) in (int, float):
+            seen.numbers[source.name()] = value
+        elif type(value) in (list, tuple):
+            step = ListItemSource if type(value) is list else TupleItemSource
+            pending += [(step(source, index), item) for index, item in enumerate(value)]
+        elif type(value) is dict:
+            pending += [(DictItemSource(source, key), item) for key, item in value.items() if type(key) is str]
+    history.remember(seen)
+
+
 def is_lifted_source(source: Any) -> bool:
     """True for the way to a parameter or buffer of a module."""
     if not isinstance(source, DictItemSource) or not isinstance(source.base, InstanceAttrSource):
@@ -108,6 +156,11 @@ def holders_of_lifted(trace: Any, graph: Any) -> tuple[Any, ...]:
     modules = {t.source: t.value for t in trace.known.values() if t.kind == "module" and t.source is not None}
     sources = {item.source.base.base for item in graph.inputs if item.lifted and is_lifted_source(item.source)}
     return tuple(modules[source] for source in sources if source in modules)
+
+
+def _counts_turns(source: Any) -> bool:
+    """True for what a loop that is under way gives next: it differs on the next turn."""
+    return isinstance(source, (ItemAheadSource, IteratorPartSource))
 
 
 def _is_argument(source: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .. import torch_compat
 from ..graph.captured import CapturedGraph
 from ..guards.checks import Binding, ShapeHolds
 from ..guards.guard import Guard
@@ -18,7 +19,7 @@ def shape_guards(graph: CapturedGraph) -> Iterator[Guard]:
         kind = place.kind if place.kind != "value" else "float" if _is_float(item.fake) else "int"
         if item.source is not None:
             bindings[str(symbol)] = Binding(item.source, kind, place.dim)
-            if kind == "size":
+            if kind == "size" and torch_compat.has_number(graph.shape_env, symbol):
                 yield _not_empty(str(symbol), bindings[str(symbol)])
     for guard in facts.guards:
         names = {str(symbol) for symbol in guard.expr.free_symbols}

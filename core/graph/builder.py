@@ -20,12 +20,13 @@ from .. import torch_compat
 from ..errors import Unsupported, UserLine
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, writable
+from .constraints import Constraints
 from .geometry import has_storage, overlaps, storage_key
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .recorder import AtenRecord, new_recorder
 from .refusals import eager_exception, judge, quiet_fakes, refuse_by_name
 from .region import Region, escaped
-from .symbols import as_policy, pinned_dims, plain
+from .symbols import as_policy, plain, symbolic_fake
 from .tree import leaves, map_tree, rebuild
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -80,7 +81,7 @@ class GraphBuilder:
         self._known: dict[int, GraphValue] = {}  # id of a fake tensor -> its value; values keep the fakes alive
         self._by_real: dict[int, GraphValue] = {}  # id of a real tensor -> its value
         self._kept: list[torch.Tensor] = []  # the real tensors: their ids must not be reused
-        self._strict_dims: set[tuple[int, int]] = set()
+        self._constraints: Constraints | None = None  # there where a dimension is marked
         self._constants: dict[int, str] = {}
         self._lines: dict[str, UserLine] = {}
         self._undo: list[tuple[Any, Callable[[], None], Callable[[], Any]]] = []
@@ -158,8 +159,13 @@ class GraphBuilder:
         index = len(self._inputs)
         policies = {dim: as_policy(policy) for dim, policy in (dynamic_dims or {}).items()}
         # a size of 0 stays a number: sympy takes the symbol of a size as positive and decides by that without a guard
-        policies = {dim: policy for dim, policy in policies.items() if policy is not None and example.shape[dim]}
+        policies = {
+            dim: policy
+            for dim, policy in policies.items()
+            if policy is not None and (example.shape[dim] or policy.unbacked)
+        }
         fake = self._fake_of(example, index, policies)
+        self._watch(fake, source, policies)
         value = self._add_placeholder(fake, source)
         self._inputs.append(
             GraphInput(
@@ -210,15 +216,13 @@ class GraphBuilder:
         if not policies:
             return torch_compat.fake_of(mode, example, source)
         self.shape_env  # noqa: B018 - it must be there before the first symbol
-        dynamic = torch_compat.symbolic_dims([dim in policies for dim in range(example.ndim)])
-        fake = torch_compat.fake_of(mode, example, source, dynamic)
+        return symbolic_fake(mode, example, source, policies)
+
+    def _watch(self, fake: Any, source: Any, policies: Mapping[int, Any]) -> None:
         for dim, policy in policies.items():
-            if policy.low > 0:
-                bool(fake.shape[dim] >= policy.low)  # asking is what makes the ShapeEnv assume and guard it
-            if policy.high is not None:
-                bool(fake.shape[dim] <= policy.high)
-        self._strict_dims.update((index, dim) for dim, policy in policies.items() if policy.strict)
-        return fake
+            if policy.strict:
+                self._constraints = self._constraints or Constraints()
+                self._constraints.add(fake, source, dim, policy)
 
     def _add_placeholder(self, fake: Any, source: Any) -> GraphValue:
         self.fake_mode  # noqa: B018 - the record exists from here on
@@ -278,6 +282,8 @@ class GraphBuilder:
         self._refuse_outer_gradients(target, line)
         sequence = torch_compat.gradient_sequence_number()
         result = self._run(fn, name, fake_args, fake_kwargs, mark, line)
+        if self._constraints is not None:
+            self._constraints.look(line)
         self._check_result(name, result, line)
         has_values = any(self._is_value(leaf) for leaf in leaves(result))
         recorded = self._record is None or len(self._record.calls) > mark
@@ -505,23 +511,26 @@ class GraphBuilder:
 
     # -- decisions about symbolic numbers ----------------------------------------------------------------------------
 
-    def truth(self, value: GraphValue) -> bool:
+    def truth(self, value: GraphValue, line: UserLine | None = None) -> bool:
         """The truth of a symbolic number for this call; the ShapeEnv guards the decision."""
-        return bool(self._decide(value, bool))
+        return bool(self._decide(value, bool, line))
 
-    def specialize(self, value: GraphValue) -> int | float | bool:
+    def specialize(self, value: GraphValue, line: UserLine | None = None) -> int | float | bool:
         """The value of a symbolic number for this call; the ShapeEnv guards it."""
         kind = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value.fake)]
-        return self._decide(value, kind)
+        return self._decide(value, kind, line)
 
-    def _decide(self, value: GraphValue, kind: type) -> Any:
+    def _decide(self, value: GraphValue, kind: type, line: UserLine | None) -> Any:
         try:
-            return kind(value.fake)
+            decided = kind(value.fake)
         except torch_compat.data_dependent_errors():
             raise Unsupported(
                 "a decision depends on the values in a tensor",
                 remedy="use torch.where or torch.cond, or make the decision outside the compiled function",
             ) from None
+        if self._constraints is not None:
+            self._constraints.look(line)
+        return decided
 
     # -- real state ------------------------------------------------------------------------------------------------
 
@@ -604,7 +613,8 @@ class GraphBuilder:
         """Close the graph with these outputs. The real state is as it was when the builder was made."""
         mode = self.fake_mode
         self._restore_state(write=True)
-        self._check_strict_dims()
+        if self._constraints is not None:
+            self._constraints.check()
         self._graph.output(tuple(self._node_of(value) for value in outputs))
         fakes = tuple(value.fake for value in outputs)
         record = self._record
@@ -644,14 +654,6 @@ class GraphBuilder:
         if self._record is None:
             return frozenset()
         return mutated_inputs(self._record)
-
-    def _check_strict_dims(self) -> None:
-        for index, dim, size in pinned_dims(tuple(self._inputs)) if self._strict_dims else ():
-            if (index, dim) in self._strict_dims:
-                raise Unsupported(
-                    f"dimension {dim} of input {index} was marked dynamic but the code fixes it to {size}",
-                    remedy="remove the mark, or the code that depends on the exact size",
-                )
 
     def _check_generators(self, record: AtenRecord) -> None:
         if self._rng_state is not None and not torch.equal(self._rng_state, torch.get_rng_state()):

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DimPolicy:
-    """How a dynamic dimension behaves: the sizes it may take, and whether becoming a constant is an error."""
+    """How a dynamic dimension behaves: the sizes it may take, whether becoming a constant is an error, and whether the
+    graph knows no size at all (`unbacked`)."""
 
     low: int = 0
     high: int | None = None
     strict: bool = False
+    unbacked: bool = False
 
 
 def as_policy(policy: Any) -> DimPolicy | None:
@@ -39,6 +41,21 @@ def as_policy(policy: Any) -> DimPolicy | None:
         return policy
     low, high = policy
     return DimPolicy(low or 0, high)
+
+
+def symbolic_fake(mode: Any, example: torch.Tensor, source: Any, policies: Mapping[int, DimPolicy]) -> Any:
+    """The fake of a tensor whose dimensions in `policies` get symbols, their ranges assumed."""
+    kinds = ["static"] * example.ndim
+    for dim, policy in policies.items():
+        kinds[dim] = "unbacked" if policy.unbacked else "dynamic"
+    fake = torch_compat.fake_of(mode, example, source, torch_compat.symbolic_dims(kinds))
+    for dim, policy in policies.items():
+        assume: Any = torch._check if policy.unbacked else bool  # asking makes the ShapeEnv assume and guard it
+        if policy.low > 0:
+            assume(fake.shape[dim] >= policy.low)
+        if policy.high is not None:
+            assume(fake.shape[dim] <= policy.high)
+    return fake
 
 
 @dataclass(frozen=True)
@@ -140,15 +157,7 @@ def shape_facts(
             guards.append(ShapeGuard(sympy.Eq(own, expr, evaluate=False), f"{place.kind} of input {place.input}"))
     for guard in torch_compat.shape_guards(shape_env) if shape_env is not None else ():
         guards.append(ShapeGuard(guard, "assumed while tracing"))
+    for promise in torch_compat.deferred_assertions(shape_env) if shape_env is not None else ():
+        if promise.free_symbols <= bindings.keys():  # of sizes that each call has; others are the graph's own
+            guards.append(ShapeGuard(promise, "the program promises it"))
     return ShapeFacts(bindings, tuple(guards))
-
-
-def pinned_dims(inputs: tuple[GraphInput, ...]) -> list[tuple[int, int, int]]:
-    """(input, dim, size) of the dynamic dimensions that the run turned into constants."""
-    found = []
-    for item in inputs:
-        for dim in item.dynamic_dims:
-            size = plain(item.fake.shape[dim])
-            if isinstance(size, int):
-                found.append((item.index, dim, size))
-    return found

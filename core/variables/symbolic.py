@@ -39,11 +39,11 @@ class SymbolicVariable(VariableTracker):
         return self.value
 
     def truth(self, tx: Tracer) -> bool:
-        return tx.builder.truth(self.value)
+        return tx.builder.truth(self.value, tx.line)
 
     def specialize(self, tx: Tracer) -> VT:
         """The value of this call as a constant; ShapeEnv guards on it."""
-        return tx.constant(tx.builder.specialize(self.value))
+        return tx.constant(tx.builder.specialize(self.value, tx.line))
 
     def hash_key(self, tx: Tracer) -> Hashable:
         return self.specialize(tx).hash_key(tx)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from core.errors import Unsupported
+from core.errors import ConstraintViolated, Unsupported
 from core.graph.builder import GraphBuilder
 from core.graph.finish import functional_graph
 from core.graph.joint import joint_graph
@@ -206,7 +206,7 @@ def test_strict_dimension_that_is_fixed_by_the_code_is_an_error():
     builder = GraphBuilder()
     x = builder.add_tensor_input(torch.randn(4, 3), "x", dynamic_dims={0: DimPolicy(strict=True)})
     y = builder.call_function(torch.add, [x, torch.randn(4, 3)], {})
-    with pytest.raises(Unsupported, match="marked dynamic"):
+    with pytest.raises(ConstraintViolated, match="marked dynamic"):
         builder.finish([y])
 
 

@@ -399,6 +399,19 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
     return result.node
 
 
+# -- context managers as decorators --------------------------------------------------------------------------------------
+
+
+def context_decorator(manager: type) -> Any:
+    """The function that wraps a function with a torch context manager, and whether it is given the manager itself
+    (True) or what makes a fresh one (False)."""
+    if issubclass(manager, torch.autocast):
+        return torch.amp.autocast_mode.autocast_decorator, True
+    from torch.utils._contextlib import context_decorator as decorator
+
+    return decorator, False
+
+
 # -- backends: what runs around a compiled graph ----------------------------------------------------------------------
 
 

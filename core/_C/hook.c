@@ -230,7 +230,8 @@ fail:
 static PyObject *
 evaluate(PyThreadState *ts, Frame *frame, int throwflag)
 {
-    if (core_thread.callback != NULL && !throwflag)
+    /* Trace, profile and audit functions run with tracing held off: they are no part of the user's program. */
+    if (core_thread.callback != NULL && !throwflag && ts->tracing == 0)
         return evaluate_captured(ts, frame);
     hook.probed = 1;
     if (hook.users == 0 && _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate)

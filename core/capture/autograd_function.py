@@ -50,6 +50,9 @@ class Subject(Protocol):
 def apply(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """cls.apply(*args)."""
     cls = args[0].as_python_object()  # type: ignore[attr-defined]
+    refusal = torch_compat.function_apply_refuses_keywords() if kwargs else None
+    if refusal is not None:
+        tx.raise_exception(TypeError, refusal)
     if issubclass(cls, torch.autograd.function.NestedIOFunction):
         raise Unsupported("a NestedIOFunction is not traced", remedy=OUTSIDE)
     subject = FunctionClass(tx, args[0], cls)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import torch_compat
 from ..errors import Unsupported
 from .base import InheritedMethodVariable, VariableTracker
 
@@ -45,7 +46,14 @@ ANSWERED = resolve(
     "torch.distributed.is_initialized torch.finfo torch.iinfo torch.device torch.promote_types torch.can_cast "
     "torch.broadcast_shapes torch.typename torch.is_warn_always_enabled torch.accelerator.is_available "
     "torch.accelerator.current_accelerator torch.accelerator.device_count torch.memory_format "
-    "torch.overrides.is_tensor_like"
+    "torch.overrides.is_tensor_like torch.autograd._is_checkpoint_valid "
+    "torch._C._get_cublas_allow_tf32 torch._C._get_cublas_allow_fp16_accumulation torch._C._get_cudnn_allow_tf32 "
+    "torch._C._get_cublas_allow_fp16_reduced_precision_reduction torch._C._get_cudnn_benchmark "
+    "torch._C._get_cublas_allow_bf16_reduced_precision_reduction torch._C._get_cudnn_deterministic "
+    "torch._C._get_cudnn_enabled torch._C._get_cudnn_sdp_enabled torch._C._get_flash_sdp_enabled "
+    "torch._C._get_math_sdp_enabled torch._C._get_mem_efficient_sdp_enabled torch._C._get_deterministic_algorithms "
+    "torch._C._get_mkldnn_enabled torch._C._get_mkldnn_deterministic torch._C._get_nnpack_enabled "
+    "torch._C._get_float32_matmul_precision torch._C._get_fp32_precision_getter"
 )
 # Metadata questions: answered from the fake tensor.
 METADATA = resolve(
@@ -56,7 +64,8 @@ METADATA = resolve(
 TRUE = resolve("torch.compiler.is_compiling torch.compiler.is_dynamo_compiling torch._utils.is_compiling")
 FALSE = resolve(
     "torch.jit.is_scripting torch.jit.is_tracing torch._C._get_tracing_state torch.onnx.is_in_onnx_export "
-    "torch.compiler.is_exporting torch._C._is_tracing torch.jit._trace.is_tracing torch._jit_internal.is_scripting"
+    "torch.compiler.is_exporting torch._C._is_tracing torch.jit._trace.is_tracing torch._jit_internal.is_scripting "
+    "torch.fx._symbolic_trace.is_fx_tracing torch.fx._symbolic_trace.is_fx_symbolic_tracing"
 )
 # True where an operand's class takes over torch's functions. The first takes one iterable, the others the operands.
 OVERRIDDEN = resolve(
@@ -195,6 +204,8 @@ class TorchFunctionVariable(VariableTracker):
             return tx.constant(True)
         if fn in FALSE:
             return tx.constant(None if fn is torch._C._get_tracing_state else False)
+        if fn is torch_compat.dispatch_stack_length:
+            return tx.constant(0)  # frames under a mode of the user's are not captured, so none of theirs stands
         if fn in OVERRIDDEN:
             operands = args[0].unpack(tx) if fn in OVERRIDDEN_OF_ITERABLE else args
             return tx.constant(any(_takes_over(operand.realize(tx).python_type()) for operand in operands))

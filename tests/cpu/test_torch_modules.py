@@ -54,6 +54,10 @@ ONE_GRAPH = {
         lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 2).eval(),
         lambda: torch.randn(2, 5, 4),
     ),
+    "MultiheadAttention, evaluated and frozen": called(
+        lambda: nn.MultiheadAttention(4, 2, batch_first=True).eval().requires_grad_(False),
+        *(3 * [lambda: torch.randn(2, 5, 4)]),
+    ),
     "BatchNorm2d": called(
         lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2)),
         lambda: leaf(2, 2, 8, 8),

@@ -221,3 +221,38 @@ def test_code_with_local_monitoring_events_runs_as_written():
         assert lined(1) == 101
     assert call(1) == 101 and len(lines) == 2
     monitoring.free_tool_id(2)
+
+
+def test_trace_profile_and_audit_functions_are_no_part_of_the_program():
+    """They run while a captured frame does, and are left as written, without the callback having seen them."""
+    seen = []
+
+    def callback(owner, code, *rest):
+        seen.append(code.co_name)
+        return False
+
+    def watcher(*event):
+        return len(event)
+
+    active = [True]
+    sys.addaudithook(lambda *event: active and watcher(*event))  # an audit hook stays: it is quiet after the test
+
+    def subject():
+        sys.audit("subject.ran")
+        return watched()
+
+    def watched():
+        return 7
+
+    _C.install_hook()
+    former = _C.set_frame_callback(callback)
+    sys.setprofile(lambda *event: watcher(*event) and None)
+    try:
+        assert subject() == 7
+    finally:
+        sys.setprofile(None)
+        _C.set_frame_callback(former)
+        _C.uninstall_hook()
+        active.clear()
+    assert [name for name in seen if name in ("subject", "watched")] == ["subject", "watched"]
+    assert "watcher" not in seen and "<lambda>" not in seen

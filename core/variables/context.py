@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.checks import Equals, Is
 from ..guards.source import InstanceAttrSource, MethodPartSource
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
+DECORATED = ("function", "method", "partial", "builtin", "torch_function", "module", "user_object")
 
 
 class TorchContextVariable(VariableTracker):
@@ -70,14 +72,23 @@ class TorchContextVariable(VariableTracker):
             self.entered -= 1
             return tx.constant(None)
         if name == "clone":
-            return type(self)(self.cls, self.args, self.kwargs)
+            return self.clone(tx)
         raise self.refuse(f"calling {name!r}")
 
+    def clone(self, tx: Tracer) -> TorchContextVariable:
+        """A manager of the same kind, as its own clone() makes it."""
+        return type(self)(self.cls, self.args, self.kwargs)
+
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        raise Unsupported(
-            f"decorating a function with {self.cls.__name__} while tracing is not traced",
-            remedy="decorate the function where it is defined",
-        )
+        """The manager as a decorator of a function."""
+        given = [*args, *kwargs.values()]
+        if len(given) != 1 or given[0].realize(tx).kind not in DECORATED:
+            raise Unsupported(
+                f"decorating this object with {self.cls.__name__} is not traced",
+                remedy="decorate a function, or decorate it where it is defined",
+            )
+        decorator, takes_manager = torch_compat.context_decorator(self.cls)
+        return tx.inline(decorator, [self if takes_manager else ContextMethodVariable(self, "clone"), given[0]])
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.push_null()
@@ -105,6 +116,16 @@ class ContextMethodVariable(VariableTracker):
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         return self.context.call_method(tx, self.name, args, kwargs)
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "__self__":
+            return self.context
+        if name in ("__name__", "__doc__", "__qualname__", "__module__"):
+            return tx.constant(getattr(getattr(self.context.cls, self.name), name))
+        inherited = self.inherited(tx, name)
+        if inherited is None:
+            tx.raise_exception(AttributeError, f"'method' object has no attribute '{name}'")
+        return inherited
 
     def reconstruct(self, emit: Emitter) -> None:
         if self.name == "__exit__" and (self.context.entered > 0 or self.context.source is None):
@@ -154,6 +175,16 @@ class SetGradVariable(GradModeVariable):
         self.before = torch.is_grad_enabled()
         tx.builder.set_grad_enabled(self.mode, line=tx.line)
 
+    def clone(self, tx: Tracer) -> TorchContextVariable:
+        made = SetGradVariable(self.cls, self.args, self.kwargs)
+        made.act(tx)
+        return made
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if self.before is not None:  # as a decorator it takes back what it did when it was made
+            tx.builder.set_grad_enabled(self.before, line=tx.line)
+        return super().call(tx, args, kwargs)
+
     def enter(self, tx: Tracer) -> None:
         self.previous.append(self.before if self.before is not None else torch.is_grad_enabled())
         tx.builder.set_grad_enabled(self.mode, line=tx.line)
@@ -183,6 +214,17 @@ class AutocastVariable(TorchContextVariable):
         tx.builder.exit_autocast(self.tokens.pop(), line=tx.line)
 
 
+class ProfileRangeVariable(TorchContextVariable):
+    """torch.profiler.record_function: a graph has no ranges, its kernels show up by themselves."""
+
+    def enter(self, tx: Tracer) -> None:
+        pass
+
+    def exit(self, tx: Tracer) -> None:
+        pass
+
+
+PROFILE_RANGE = torch.autograd.profiler.record_function
 GRAD_MODES = (torch.no_grad, torch.enable_grad)
 AUTOCASTS = (torch.autocast, torch.amp.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)
 
@@ -214,17 +256,19 @@ class TorchContextClassVariable(VariableTracker):
                 "inference_mode inside captured code is not traced",
                 remedy="enter inference_mode outside the compiled function, or use no_grad",
             )
-        if args and self.cls in GRAD_MODES:
-            raise Unsupported(
-                f"decorating a function with {self.cls.__name__} while tracing is not traced",
-                remedy="decorate the function where it is defined",
-            )
+        if self.cls in GRAD_MODES and (args or kwargs):
+            only = [*args, *kwargs.values()][0].realize(tx)
+            if not (only.kind == "constant" and only.as_constant() is None):
+                return GradModeVariable(self.cls).call(tx, args, kwargs)
+            args, kwargs = (), {}
         values = tuple(arg.look_inside(tx).as_constant() for arg in args)
         keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
         if self.cls is torch.set_grad_enabled:
             context = SetGradVariable(self.cls, values, keywords)
             context.act(tx)
             return context
+        if self.cls is PROFILE_RANGE:
+            return ProfileRangeVariable(self.cls, values, keywords)
         kind = GradModeVariable if self.cls in GRAD_MODES else AutocastVariable
         return kind(self.cls, values, keywords)
 
@@ -235,7 +279,7 @@ class TorchContextClassVariable(VariableTracker):
         emit.load_global_object(self.cls)
 
 
-CONTEXT_CLASSES = frozenset((*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, *AUTOCASTS))
+CONTEXT_CLASSES = frozenset((*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, PROFILE_RANGE, *AUTOCASTS))
 
 
 def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..guards.checks import MissingInstanceAttr
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
+PARTS = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__dict__", "__class__"))
+PLACES = frozenset(types.FunctionType.__dict__)  # attributes that don't go into a function's __dict__
 
 
 class CodeVariable(VariableTracker):
@@ -80,7 +82,8 @@ class FunctionVariable(VariableTracker):
 
     @property
     def name(self) -> str:
-        return self.code.co_name
+        """The name that its errors give."""
+        return self.code.co_qualname
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         return tx.call_function(self, args, kwargs)
@@ -197,6 +200,8 @@ class UserFunctionVariable(FunctionVariable):
         return tx.wrap(value, source)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        if name in PARTS:
+            raise self.refuse(f"setting attribute {name!r}")
         tx.side_effects.mutated(self)
         self.written[name] = value
 
@@ -268,9 +273,9 @@ class NestedFunctionVariable(FunctionVariable):
         if name == "__kwdefaults__":
             return self.kwdefaults or tx.constant(None)
         if name == "__annotations__":
-            return self.annotations or tx.new_dict([])
+            return self._annotations(tx)
         if name == "__dict__":
-            return tx.new_dict([(tx.constant(key), value) for key, value in self.attributes.items()])
+            return tx.new_dict([(tx.constant(key), value) for key, value in self.own_attributes()])
         if name == "__call__":
             return self
         if name == "__get__":
@@ -286,8 +291,25 @@ class NestedFunctionVariable(FunctionVariable):
             return inherited
         tx.raise_exception(AttributeError, f"'function' object has no attribute '{name}'")
 
+    def _annotations(self, tx: Tracer) -> VT:
+        if self.annotations is None:
+            self.annotations = tx.new_dict([])
+        elif self.annotations.kind == "tuple":  # names and values in turn, as the compiler leaves them
+            items = self.annotations.unpack(tx)
+            self.annotations = tx.new_dict(list(zip(items[::2], items[1::2])))
+        return self.annotations
+
+    def own_attributes(self) -> Iterator[tuple[str, VT]]:
+        """What stands in its `__dict__`: attributes that a function has no place of its own for."""
+        return ((name, value) for name, value in self.attributes.items() if name not in PLACES)
+
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
-        self.attributes[name] = value
+        if name in PARTS:
+            raise self.refuse(f"setting attribute {name!r}")
+        if name == "__annotations__":
+            self.annotations = value.realize(tx)
+        else:
+            self.attributes[name] = value
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.make_function(self)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..guards.checks import MissingKey
-from ..guards.source import ConstSource, DictItemSource, InstanceDictSource, ModuleSource
+from ..guards.source import AttrSource, ConstSource, DictItemSource, InstanceDictSource, ModuleSource
 from .base import VariableTracker
+from .literal import is_literal
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -43,8 +44,11 @@ class PythonModuleVariable(VariableTracker):
             tx.guard(InstanceDictSource(self._origin()), MissingKey(name))
         if not hasattr(self.module, name):
             tx.raise_exception(AttributeError, f"module '{self.module.__name__}' has no attribute '{name}'")
-        if name not in self.module.__dict__:  # a module-level __getattr__ or a lazy module: an object of its own
-            return tx.wrap(getattr(self.module, name), None, constant=True)
+        if name not in self.module.__dict__:  # a property of the module's class, or a module-level __getattr__
+            found = getattr(self.module, name)
+            if is_literal(found):
+                return tx.wrap(found, AttrSource(self._origin(), name))
+            return tx.wrap(found, None, constant=True)
         return tx.wrap(self.module.__dict__[name], DictItemSource(InstanceDictSource(self._origin()), name))
 
     def _origin(self) -> Any:

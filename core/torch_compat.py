@@ -635,3 +635,22 @@ def dispatch_state_kept() -> Iterator[None]:
                 traceback.clear_frames(link.__traceback__)
                 link.__traceback__, link = None, link.__cause__ or link.__context__
             raise
+
+
+def optimizer_step_wrapper() -> types.CodeType:
+    """The code of what torch wraps around the step of each optimizer."""
+    wrap = sys.modules["torch.optim.optimizer"]._use_grad_for_differentiable
+    return next(const for const in wrap.__code__.co_consts if isinstance(const, types.CodeType))
+
+
+def kept_out_wrapper() -> types.CodeType:
+    """The code of what keeps torch.compile out of a function of torch."""
+    return torch._disable_dynamo(kept_out_wrapper).__code__
+
+
+def optimizer_functions() -> dict[str, types.FunctionType]:
+    """Functions that the steps of optimizers call: value of a tensor, groups by device and dtype, check of captures."""
+    module = sys.modules["torch.optim.optimizer"]
+    names = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")  # 2.13, before
+    check = next(getattr(module.Optimizer, name) for name in names if hasattr(module.Optimizer, name))
+    return {"value": module._get_value, "groups": module._group_tensors_by_device_and_dtype, "check": check}

@@ -48,6 +48,9 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
             raise Unsupported(
                 f"{fn.fn.__module__}.{fn.fn.__qualname__}() is not traced",
                 remedy="call it outside the compiled function, or use what torch offers instead",
+        wrapper = special_calls.WRAPPERS.get(fn.code)
+        if wrapper is not None:
+            return wrapper(tx, fn, args, kwargs)
             )
     if isinstance(fn, TransformVariable):
         return transforms.apply(tx, fn, args, kwargs)

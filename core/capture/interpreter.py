@@ -83,6 +83,11 @@ class Interpreter(
     @property
     def options(self) -> Any:
         return self.trace.options
+    @property
+    def module_name(self) -> str:
+        """The name of the module whose code is traced."""
+        return str(self.globals_dict.get("__name__") or "")
+
 
     @property
     def builder(self) -> Any:

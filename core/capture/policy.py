@@ -62,6 +62,9 @@ TORCH_RULES = (
             "torch.utils.checkpoint",
             "torch._functorch.functional_call",
         ),
+            "torch.optim",
+            "torch.utils._foreach_utils",
+            "torch.amp.grad_scaler",
     ),
     Rule(
         Verdict.SKIP,
@@ -78,7 +81,6 @@ TORCH_RULES = (
             "torch.package",
             "torch.serialization",
             "torch.testing",
-            "torch.optim",
             "torch._functorch",
             "torch.func",
             "torch.autograd",
@@ -104,6 +106,7 @@ SKIPPED_PACKAGES = (
     "pytest",
     "_pytest",
     "unittest",
+POLYFILLS = "core.capture.polyfills"
 )
 
 
@@ -124,7 +127,7 @@ def is_stdlib(module: str) -> bool:
 def is_trusted(module: str) -> bool:
     """True for modules whose names are not guarded: nobody rebinds them in a running program."""
     root = module.partition(".")[0]
-    return root == "torch" or root in sys.stdlib_module_names and module != "__main__"
+    return root == "torch" or module.startswith(POLYFILLS) or root in sys.stdlib_module_names and module != "__main__"
 
 
 def function_verdict(fn: types.FunctionType) -> Verdict:
@@ -138,7 +141,9 @@ def function_verdict(fn: types.FunctionType) -> Verdict:
     if owner == "torch" or owner.startswith("torch."):
         return _torch_verdict(owner)
     root = owner.partition(".")[0]
-    if root in SKIPPED_PACKAGES and not owner.startswith("core.capture.polyfills"):
+    if owner in INLINED_STDLIB:
+        return Verdict.INLINE
+    if root in SKIPPED_PACKAGES and not owner.startswith(POLYFILLS):
         return Verdict.SKIP
     if root in sys.stdlib_module_names and owner != "__main__":
         return Verdict.INLINE if owner in INLINED_STDLIB else Verdict.SKIP

@@ -32,6 +32,7 @@ Handler = Callable[[Any, list[VT], dict[str, VT]], VT]
 
 FUNCTIONS: dict[types.FunctionType, Handler] = {}  # Python functions
 OBJECTS: dict[Any, Handler] = {}  # classes and C functions
+WRAPPERS: dict[types.CodeType, Callable[[Any, Any, list[VT], dict[str, VT]], VT]] = {}  # what decorators of torch make
 
 
 def function(*targets: Any) -> Callable[[Handler], Handler]:

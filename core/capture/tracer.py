@@ -19,6 +19,7 @@ from ..variables.base import LazyVariable, ObservedException, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.cell import CellVariable
 from ..variables.exception import ExceptionVariable
+from ..variables.host_number import NumberAsArgument, call_with_numbers
 from ..variables.iterator import IteratorVariable
 from ..variables.mapping import DictVariable
 from ..variables.object import SuperVariable, UserObjectVariable
@@ -138,8 +139,11 @@ class TracerServices(Host):
         return self._add_to_graph(self.builder.call_method, name, args, kwargs)
 
     def _add_to_graph(self, call: Callable[..., Any], target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        values = [arg.look_inside(self).as_proxy() for arg in args]
-        keywords = {key: value.look_inside(self).as_proxy() for key, value in kwargs.items()}
+        try:
+            values = [arg.look_inside(self).as_proxy() for arg in args]
+            keywords = {key: value.look_inside(self).as_proxy() for key, value in kwargs.items()}
+        except NumberAsArgument:
+            return call_with_numbers(self, target, args, kwargs)
         try:
             result = call(target, values, keywords, line=self.line)
         except Unsupported:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..guards.checks import Is
+from . import host_number
 from .base import VariableTracker, find_special
 from .literal import fold
 
@@ -79,6 +80,8 @@ UNARY_OPERATORS = frozenset((*_UNARY, operator.not_, operator.truth, abs, operat
 def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     """op(left, right) for a function of the operator module with two operands."""
     left, right = left.realize(tx), right.realize(tx)
+    if "host_number" in (left.kind, right.kind):
+        return host_number.binary(tx, op, left, right)
     if op is operator.is_ or op is operator.is_not:
         return tx.constant(is_same(tx, left, right) == (op is operator.is_))
     if op is operator.contains:
@@ -108,6 +111,8 @@ def unary(tx: Tracer, op: Op, operand: VT) -> VT:
         return tx.constant(tx.truth(operand))
     if _folds(operand):
         return fold(tx, op, [operand.as_constant()])
+    if operand.kind == "host_number":
+        return host_number.unary(tx, op, operand)
     if operand.kind in GRAPH_KINDS:
         if op is operator.index and operand.kind == "symbolic" and operand.python_type() is not float:
             return operand

@@ -101,6 +101,7 @@ class Tracer(Protocol):
     builder: Any  # graph.GraphBuilder
     options: Any  # CompileOptions
     line: Any  # the UserLine being traced
+    module_name: str  # the module whose code is traced
 
     # making trackers
     def wrap(self, value: Any, source: Any, constant: bool = False) -> VT:

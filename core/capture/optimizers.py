@@ -1,0 +1,53 @@
+"""Optimizers of torch: what tracing their steps needs beyond following their code.
+
+The code of a step is followed as eager runs it, not in the form that torch keeps for compilers: that form rounds
+otherwise. Where it asks a step count for its value, the count stays in the graph as a number of double precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import torch_compat
+from ..variables.base import VariableTracker
+from ..variables.host_number import HostNumberVariable
+from .polyfills.optimizer_step import by_kind, run_step
+from .special_calls import WRAPPERS, function
+
+VT = VariableTracker
+TORCH = torch_compat.optimizer_functions()
+
+
+def wrapped_step(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A call of what torch wraps a step in, without the graph breaks there, made for the sake of another compiler."""
+    cells = dict(zip(fn.code.co_freevars, fn.closure_cells(tx)))
+    return tx.inline(run_step, [cells["func"].get(tx), *args], kwargs)
+
+
+WRAPPERS[torch_compat.optimizer_step_wrapper()] = wrapped_step
+
+
+def kept_out(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A function that torch.compile is kept out of; that is no reason to leave it to Python here."""
+    return tx.call_function(tx.wrap(fn.fn.__wrapped__, None, constant=True), args, kwargs)
+
+
+WRAPPERS[torch_compat.kept_out_wrapper()] = kept_out
+
+
+@function(TORCH["check"])
+def check_capture(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Warns of a step inside a CUDA graph that is being recorded; a compiled function manages those by itself."""
+    return tx.constant(None)
+
+
+@function(TORCH["value"])
+def get_value(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The number in a tensor of one element, or the number itself."""
+    value = args[0].realize(tx)
+    return HostNumberVariable.read(tx, value) if value.kind == "tensor" else value
+
+
+@function(TORCH["groups"])
+def group_tensors(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    return tx.inline(by_kind, args, kwargs)

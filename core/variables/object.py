@@ -16,6 +16,7 @@ from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
 from .base import VariableTracker
 from .function import MethodVariable
+from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -85,7 +86,9 @@ class UserObjectVariable(VariableTracker):
 
     def type_attribute(self, tx: Tracer, name: str) -> tuple[Any, Any]:
         """(raw attribute of the class or MISSING, its source)."""
-        raw, _ = find_on_type(self.cls, name)
+        raw, base = find_on_type(self.cls, name)
+        if base is not None and tx.is_unreal(self.cls):  # the class is made anew each time; a base may be real
+            return raw, None if tx.is_unreal(base) else TypeAttrSource(ConstSource(base), name)
         return raw, TypeAttrSource(ConstSource(self.cls), name)
 
     def lookup_special(self, tx: Tracer, name: str) -> VT | None:
@@ -232,7 +235,20 @@ class UserObjectVariable(VariableTracker):
         """object.__delattr__."""
         if self.own_attribute(tx, name) is None:
             tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if name in self.written and self._is_only_traced(tx, name):
+            del self.written[name]
+            return
         self.write(tx, name, DELETED)
+
+    def _is_only_traced(self, tx: Tracer, name: str) -> bool:
+        """True for an attribute that the real object, if there is one, lacks (guarded)."""
+        if self.value is None or isinstance(find_on_type(self.cls, name)[0], types.MemberDescriptorType):
+            return False
+        if name in getattr(self.value, "__dict__", {}):
+            return False
+        if self.source is not None:
+            tx.guard(self.source, MissingInstanceAttr(name))
+        return True
 
     # -- operations ------------------------------------------------------------------------------------------------
 
@@ -579,18 +595,24 @@ class SuperVariable(VariableTracker):
                 return self._bind(tx, name, base)
         tx.raise_exception(AttributeError, f"'super' object has no attribute '{name}'")
 
+    def _of_class(self) -> bool:
+        """True for super(cls, other_class): what is found is bound to no object."""
+        return self.receiver.kind == "class" and self.receiver.as_constant() is self.receiver_type
+
     def _bind(self, tx: Tracer, name: str, base: type) -> VT:
         raw = base.__dict__[name]
-        source = TypeAttrSource(ConstSource(base), name)
+        source = TypeAttrSource(ConstSource(base), name) if not tx.is_unreal(base) else None
         if isinstance(raw, types.FunctionType):
-            if name == "__new__":
+            if name == "__new__" or self._of_class():
                 return tx.wrap(raw, source)
             return MethodVariable(tx.wrap(raw, source), self.receiver)
         if isinstance(raw, classmethod):
-            cls = self.receiver if self.receiver.kind == "class" else tx.wrap(self.receiver_type, None, constant=True)
+            cls = self.receiver if self._of_class() else tx.wrap(self.receiver_type, None, constant=True)
             return MethodVariable(tx.wrap(raw.__func__, None, constant=True), cls)
-        if name in ("__new__", "__init_subclass__"):
+        if name in ("__new__", "__init_subclass__", "__prepare__"):
             return tx.wrap(getattr(base, name), None, constant=True)
+        if self.receiver.kind == "class" and getattr(raw, "__objclass__", None) is type:
+            return TypeMethodVariable(self.receiver, name, raw)
         if isinstance(self.receiver, UserObjectVariable):
             return self.receiver.bind_descriptor(tx, name, raw, source)
         if isinstance(raw, staticmethod):

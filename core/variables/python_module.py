@@ -40,6 +40,11 @@ class PythonModuleVariable(VariableTracker):
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in self.written:
             return self.written[name].realize(tx)
+        stored, value = tx.side_effects.global_value(self.module.__dict__, name)
+        if value is not None:
+            return value.realize(tx)
+        if stored:
+            tx.raise_exception(AttributeError, f"module '{self.module.__name__}' has no attribute '{name}'")
         if name not in self.module.__dict__:
             tx.guard(InstanceDictSource(self._origin()), MissingKey(name))
         if not hasattr(self.module, name):
@@ -58,6 +63,9 @@ class PythonModuleVariable(VariableTracker):
         return self.source if self.source is not None else ConstSource(self.module)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        if type(self.module) is types.ModuleType:  # attributes and globals of the module's code are the same thing
+            tx.side_effects.store_global(self.module.__dict__, InstanceDictSource(self._origin()), name, value)
+            return
         tx.side_effects.mutated(self)
         self.written[name] = value
 

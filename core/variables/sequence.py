@@ -54,7 +54,16 @@ def contents(tx: Tracer, value: Any, source: Any) -> SequenceVariable:
     items = [tx.lazy(item, source and TupleItemSource(source, i)) for i, item in enumerate(tuple.__iter__(value))]
     cls = type(value)
     named = cls is tuple or field_names(cls) or hasattr(cls, "numel")
-    return TupleVariable(items, cls if named else tuple, source)
+    return tuple_of(items, cls if named else tuple, source, value)
+
+
+def tuple_of(items: Iterable[VT], cls: type, source: Any = None, value: Any = None) -> TupleVariable:
+    """The tracker of a tuple, of the kind that its class asks for."""
+    if not (cls.__dictoffset__ and is_namedtuple(cls)):
+        return TupleVariable(items, cls, source)
+    from .named_tuple import NamedTupleObjectVariable
+
+    return NamedTupleObjectVariable(items, cls, source, value)
 
 
 class SequenceVariable(ContainerVariable):
@@ -344,8 +353,8 @@ class ListVariable(SequenceVariable):
 
     def do_extend(self, tx: Tracer, iterable: VT, /) -> None:
         iterable = iterable.realize(tx)
-        if iterable.kind in ("list", "tuple"):
-            items = iterable.unpack(tx)
+        if iterable.kind in ("list", "tuple") or iterable is self.payload_of:  # itself as it was before
+            items = (self if iterable is self.payload_of else iterable).unpack(tx)
             self._grow(tx)
             self.items.extend(items)
             return

@@ -246,6 +246,13 @@ class TorchClassVariable(TorchFunctionVariable):
     def as_constant(self) -> Any:
         return self.cls
 
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if self.cls is torch.Size and len(args) == 1 and not kwargs:
+            sizes = [item.realize(tx) for item in args[0].realize(tx).unpack(tx)]
+            if all(size.kind == "symbolic" or size.python_type() is int for size in sizes):
+                return tx.new_tuple(sizes, torch.Size)
+        return super().call(tx, args, kwargs)
+
 
 class CustomOperatorVariable(TorchFunctionVariable):
     """What torch.library.custom_op made of a function: a call runs its operator."""

@@ -68,6 +68,24 @@ def overhead() -> list[Program]:
             x = x * 2
         return x + 3
 
+    weights = [torch.randn(16, 16) / 4 for _ in range(8)]
+
+    def breaking_loop(x: torch.Tensor) -> torch.Tensor:
+        for weight in weights:
+            x = torch.tanh(x @ weight) * 1.5 + 0.1
+            if x.sum() > 1000:  # only a run can tell: the graph breaks on each turn
+                x = x * 0.5
+            x = x - x.mean(-1, keepdim=True)
+        return x
+
+    def breaking_count(x: torch.Tensor) -> torch.Tensor:
+        for turn in range(8):
+            x = torch.sigmoid(x) * 2 - 1 + turn
+            if x.abs().max() > 100:
+                x = x / 2
+            x = x * 0.9
+        return x
+
     net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
     small = torch.randn(8)
     return [
@@ -75,6 +93,8 @@ def overhead() -> list[Program]:
         Program("add of ten tensors", add_ten, tuple(torch.randn(8) for _ in range(10))),
         Program("config dict of 100 keys", read_config, (small,)),
         Program("one graph break", one_break, (small, torch.tensor(True))),
+        Program("loop of 8 with a tensor if", breaking_loop, (torch.randn(16, 16),)),
+        Program("range(8) with a tensor if", breaking_count, (torch.randn(16, 16),)),
         Program("module of 200 parameters", ManyParameters(), (torch.randn(2, 4),)),
         Program("tiny net, forward and backward", net, (torch.randn(4, 8),), training=True),
     ]

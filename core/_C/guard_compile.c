@@ -253,6 +253,10 @@ may_run_user_code(const Instr *in)
 {
     switch (in->op) {
     case OP_attr:
+    case OP_iterator_ahead: /* these make objects, and a collection may run finalisers */
+    case OP_iterator_part:
+    case OP_items_left:
+    case OP_no_items_left:
     case OP_python: return 1;
     case OP_tensor: return core_tensor_checks_run_python();
     case OP_equals:

@@ -164,6 +164,13 @@ load(const Instr *in, const FrameView *view, PyObject **regs, const int owned, P
     case OP_function_closure: *out = function_part(src, in->op); break;
     case OP_method_self: *out = PyMethod_Check(src) ? PyMethod_GET_SELF(src) : NULL; break;
     case OP_method_func: *out = PyMethod_Check(src) ? PyMethod_GET_FUNCTION(src) : NULL; break;
+    case OP_iterator_ahead:
+    case OP_iterator_part:
+        if (!owned)
+            return GUARD_NEEDS_OWNED;
+        *out = in->op == OP_iterator_ahead ? core_iterator_ahead(src, in->n) : core_iterator_part(src, in->n);
+        *is_new = 1;
+        break;
     default: break;
     }
     return *out != NULL;
@@ -217,6 +224,12 @@ check(const Instr *in, const FrameView *view, PyObject **regs, const int owned)
     case OP_int_range: return core_int_in_range(src, in->object);
     case OP_shape: return core_shape_eval(in->extra, regs);
     case OP_python: return owned ? call_predicate(in, regs) : GUARD_NEEDS_OWNED;
+    case OP_items_left:
+    case OP_no_items_left:
+        if (!owned)
+            return GUARD_NEEDS_OWNED;
+        Py_ssize_t left = core_iterator_left(src);
+        return in->op == OP_items_left ? left > in->n : left >= 0 && left <= in->n;
     default: return 0;
     }
 }

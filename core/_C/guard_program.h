@@ -20,10 +20,11 @@ extern "C" {
     X(attr, "dsk") X(instance_attr, "dsk") X(instance_dict, "ds") X(type, "ds") X(type_attr, "dsk")                   \
     X(slot_attr, "dsk") X(dict_item, "dsK") X(list_item, "dsn") X(tuple_item, "dsn") X(cell, "ds") X(module, "dk")    \
     X(function_code, "ds") X(function_defaults, "ds") X(function_kwdefaults, "ds") X(function_closure, "ds")          \
-    X(method_self, "ds") X(method_func, "ds")                                                                         \
+    X(method_self, "ds") X(method_func, "ds") X(iterator_ahead, "dsn") X(iterator_part, "dsn")                        \
     X(is, "sow") X(is_not, "sow") X(type_is, "st") X(equals, "sc") X(len, "sn") X(dict_keys, "sT") X(missing_key, "sK") \
     X(missing_instance_attr, "sk") X(missing_global, "k") X(type_version, "t") X(same, "ss") X(not_same, "ss")        \
-    X(tensor, "sS") X(no_overlap, "R") X(global_state, "g") X(int_range, "sI") X(shape, "H") X(python, "Rf")
+    X(tensor, "sS") X(no_overlap, "R") X(global_state, "g") X(int_range, "sI") X(shape, "H") X(python, "Rf")          \
+    X(items_left, "sn") X(no_items_left, "sn")
 
 typedef enum GuardOp {
 #define X(name, kinds) OP_##name,
@@ -106,6 +107,12 @@ int core_dict_keys_equal(PyObject *dict, PyObject *keys);
 Py_ssize_t core_value_length(PyObject *value);             /* -1: has no such length */
 int core_int_in_range(PyObject *value, PyObject *bounds);  /* bounds: (lo | None, hi | None) */
 PyObject *core_slot_value(PyObject *value, PyObject *name, Py_ssize_t *offset);  /* borrowed, NULL when unset */
+
+/* iterators.c. The first two: a new reference or NULL. No exception is left set. */
+PyObject *core_iterator_ahead(PyObject *iterator, Py_ssize_t n);
+PyObject *core_iterator_part(PyObject *iterator, Py_ssize_t n);
+Py_ssize_t core_iterator_left(PyObject *iterator); /* -1: does not tell */
+int core_iterators_add_to_module(PyObject *module);
 
 /* guard_shape.c */
 ShapeCode *core_shape_compile(PyObject *tokens, uint32_t registers);

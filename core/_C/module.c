@@ -2,7 +2,7 @@
  *
  * Map of the folder: core.h (what the files share), pyver.h (CPython versions), hook.c and run.c (frame evaluation),
  * state.c (code extra), callable.c, compiled_code.c, tail_call.c, dispatch.c, bind.c (calls), entry.c, bound_graph.c,
- * weak_link.c (objects); behind guards.h: guard programs, tensor access, watchers. Nothing here knows torch or core's
+ * weak_link.c (objects); behind guards.h: guard programs, tensor access, iterators, watchers. Nothing here knows torch or core's
  * Python files.
  */
 #include "run.h"

@@ -15,7 +15,7 @@ from ..bytecode import emit
 from ..bytecode.decode import decode
 from ..bytecode.instruction import ExceptionEntry, Instruction
 from ..bytecode.liveness import liveness
-from ..bytecode.opcodes import JUMPS, LOOP_EXIT, OPCODE, TABLE
+from ..bytecode.opcodes import JUMPS, LOOP_EXIT, OPCODE, TABLE, UNCONDITIONAL_JUMPS
 from ..bytecode.resume import ResumeCode, build_resume
 from ..bytecode.stack import effect
 from ..errors import Unsupported
@@ -223,11 +223,19 @@ class BreakWriter:
         if self.instruction.opname == "PRECALL":
             following = self.decoded.next_of(following)
             assert following is not None
-        return following
+        return self._settled(following)
 
     def _target(self, behind: int = 0) -> Instruction:
         assert self.instruction.target is not None
-        return self.decoded.instructions[self.decoded.index_of(self.instruction.target) + behind]
+        return self._settled(self.decoded.instructions[self.decoded.index_of(self.instruction.target) + behind])
+
+    def _settled(self, target: Instruction) -> Instruction:
+        """Where control really goes on: ways that meet behind a jump share one resume function."""
+        for _ in self.decoded.instructions:
+            if target.opname not in UNCONDITIONAL_JUMPS or target.target is None:
+                break
+            target = target.target
+        return target
 
     def _after(self) -> ResumePoint:
         """The point behind an instruction that goes on to the next one."""

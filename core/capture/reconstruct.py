@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .. import _C
 from ..bytecode import emit
 from ..bytecode.instruction import Instruction
 from ..errors import Unsupported
@@ -205,6 +206,18 @@ class CodeEmitter:
         self.load_const(source.index)
         self.binary_subscr()
 
+    def _item_ahead(self, source: Any) -> None:
+        self.load_const(_C.iterator_ahead)
+        self.load_source(source.base)
+        self.load_const(source.index)
+        self.call(2)
+
+    def _iterator_part(self, source: Any) -> None:
+        self.load_const(_C.iterator_part)
+        self.load_source(source.base)
+        self.load_const(source.index)
+        self.call(2)
+
     def _contents(self, source: Any) -> None:
         self.load_source(source.base)
         self.load_attr("cell_contents")
@@ -390,6 +403,8 @@ SOURCE_LOADERS: dict[type, Callable[[CodeEmitter, Any], None]] = {
     sources.DictItemSource: CodeEmitter._dict_item,
     sources.ListItemSource: CodeEmitter._list_item,
     sources.TupleItemSource: CodeEmitter._list_item,
+    sources.ItemAheadSource: CodeEmitter._item_ahead,
+    sources.IteratorPartSource: CodeEmitter._iterator_part,
     sources.CellSource: CodeEmitter._contents,
     sources.FunctionPartSource: CodeEmitter._part,
     sources.MethodPartSource: CodeEmitter._part,

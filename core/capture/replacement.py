@@ -132,7 +132,7 @@ def write_effects(emitter: CodeEmitter, trace: Trace) -> None:
             emitter.load(value)
         emitter.call_keywords(tuple(kwargs), len(args) + len(kwargs))
         emitter.pop_top()
-    for tracker in effects.changed():
+    for tracker in sorted(effects.changed(), key=lambda changed: not changed.writes_first):
         if tracker.payload_of is not None:
             emitter.write_payload(tracker, tracker.payload_of)
         else:

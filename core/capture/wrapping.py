@@ -22,7 +22,7 @@ from ..guards.source import (
 )
 from ..guards.tensor_spec import TensorSpec
 from ..variables import constant as constants
-from ..variables import context, deque, limits, mapping, sequence
+from ..variables import context, deque, limits, mapping, outside_iterator, sequence
 from ..variables import range as ranges
 from ..variables import set as sets
 from ..variables.base import VariableTracker
@@ -318,6 +318,7 @@ BY_TYPE: dict[type, Any] = {
     set: sets.from_value,
     frozenset: sets.from_value,
     collections.deque: deque.from_value,
+    **dict.fromkeys(outside_iterator.CLASSES, outside_iterator.from_value),
     types.FunctionType: _function,
     types.CodeType: _code,
     torch_compat.CustomOperator: _custom_operator,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .. import _C
 from .binding import Binding, Register
 from .held import Held
 from .shapes import readable, tokens
@@ -196,6 +197,27 @@ class Length(Check):
             return f"len({name}) was {self.n}, now {len(value)}"
         except TypeError:
             return f"{name} has no length now: {_type_name(type(value))}"
+
+
+@dataclass(frozen=True)
+class ItemsLeft(Check):
+    """An iterator of a builtin type still has more than `n` items (`more`), or no more than these."""
+
+    n: int
+    more: bool
+    runs_user_code: ClassVar[bool] = True
+    """It makes objects, as attribute access may."""
+
+    def instructions(self, src: int, register: Register) -> list[Instruction]:
+        return [("items_left" if self.more else "no_items_left", src, self.n)]
+
+    def describe(self, name: str) -> str:
+        return f"{name} has {'more than' if self.more else 'at most'} {self.n} items left"
+
+    def explain(self, value: Any, name: str = "value") -> str:
+        return (
+            f"{name} had {'more than' if self.more else 'at most'} {self.n} items left, now {_C.iterator_left(value)}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

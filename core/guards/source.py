@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .. import _C
 from .held import Held
 
 Instruction = tuple[Any, ...]
@@ -453,6 +454,49 @@ class CellSource(Source):
 
     def _content(self) -> tuple[Any, ...]:
         return (self.base,)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemAheadSource(Source):
+    """The item that an iterator of a builtin type gives `index` items after the next one; the iterator stays put."""
+
+    base: Source
+    index: int
+    runs_user_code: ClassVar[bool] = True
+    """It makes an object, as attribute access may."""
+
+    def name(self) -> str:
+        return f"ahead({self.base.name()})[{self.index}]"
+
+    def access(self, dst: int, src: int) -> Instruction:
+        return ("iterator_ahead", dst, src, self.index)
+
+    def read(self, frame: FrameValues, base: Any) -> Any:
+        return _C.iterator_ahead(base, self.index)
+
+    def _content(self) -> tuple[Any, ...]:
+        return (self.base, self.index)
+
+
+@dataclass(frozen=True, eq=False)
+class IteratorPartSource(Source):
+    """What a zip, map, filter or enumerate is made of now: the argument at `index` of an equal one."""
+
+    base: Source
+    index: int
+    runs_user_code: ClassVar[bool] = True
+
+    def name(self) -> str:
+        return f"{self.base.name()}.__reduce__()[1][{self.index}]"
+
+    def access(self, dst: int, src: int) -> Instruction:
+        return ("iterator_part", dst, src, self.index)
+
+    def read(self, frame: FrameValues, base: Any) -> Any:
+        return _C.iterator_part(base, self.index)
+
+    def _content(self) -> tuple[Any, ...]:
+        return (self.base, self.index)
 
 
 FUNCTION_PARTS = ("code", "defaults", "kwdefaults", "closure")

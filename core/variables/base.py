@@ -53,6 +53,7 @@ class VariableTracker:
 
     kind: ClassVar[str] = "object"
     mutable: ClassVar[bool] = False
+    writes_first: ClassVar[bool] = False  # of what changed, this is written back before the rest
 
     payload_of: VariableTracker | None = None
     """For the builtin container inside an object of a subclass: the object."""
@@ -199,6 +200,11 @@ class VariableTracker:
             return self
         if cls.__hash__ is None:
             tx.raise_exception(TypeError, f"unhashable type: '{cls.__name__}'")
+        if isinstance(find_special(cls, "__hash__"), types.FunctionType):
+            value = self.call_method(tx, "__hash__", [], {}).realize(tx)
+            if not issubclass(value.python_type(), int):
+                tx.raise_exception(TypeError, "__hash__ method should return an integer")
+            return OwnHash(tx, self, hash(value.as_constant()))
         raise self.refuse("hashing")
 
     def inherited(self, tx: Tracer, name: str) -> VariableTracker | None:
@@ -233,6 +239,27 @@ class VariableTracker:
         Called for trackers reported to `tx.side_effects.mutated`.
         """
         raise self.refuse("replaying a change")
+
+
+class OwnHash:
+    """Stands for an object whose class hashes and compares for itself; comparing runs its __eq__ in the traced code."""
+
+    def __init__(self, tx: Any, tracker: VariableTracker, value: int) -> None:
+        self.tx = tx
+        self.tracker = tracker
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, OwnHash):
+            return self.tracker is other.tracker or self.tx.compare_equal(self.tracker, other.tracker)
+        if isinstance(other, VariableTracker):
+            return self.tx.compare_equal(self.tracker, other)
+        if isinstance(other, (tuple, frozenset)):
+            raise self.tracker.refuse("comparing with a container that is a key")
+        return self.tx.compare_equal(self.tracker, self.tx.constant(other))
 
 
 class LazyVariable(VariableTracker):

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Unsupported
 from .base import BuiltinMethodVariable, VariableTracker, find_special
 from .container import Cursor, as_index
 from .literal import run
@@ -21,15 +20,6 @@ if TYPE_CHECKING:
 
 VT = VariableTracker
 Args = Sequence[VT]
-
-
-def from_value(tx: Tracer, value: Any, source: Any) -> VT:
-    """An iterator from outside can't be looked into without consuming it."""
-    where = source.name() if source is not None else "an iterator"
-    raise Unsupported(
-        f"{where} is a {type(value).__name__} that was made outside the compiled function",
-        remedy="pass the list or the other iterable and make the iterator inside",
-    )
 
 
 class IteratorVariable(VariableTracker):

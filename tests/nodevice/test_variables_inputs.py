@@ -235,9 +235,15 @@ def test_mapping_proxies_of_plain_values_are_guarded():
         tx.wrap(types.MappingProxyType({"x": [1]}), A)
 
 
-def test_an_iterator_from_outside_breaks_the_graph():
-    with pytest.raises(Unsupported, match="outside"):
-        importlib.import_module("core.variables.iterator").from_value(programs.World(), iter([1]), A)
+def test_an_iterator_from_outside_gives_its_items_and_stays_where_it_is():
+    iterator = iter([1, 2])
+    tx = programs.World()
+    tracker = importlib.import_module("core.variables.outside_iterator").from_value(tx, iterator, A)
+    assert [tracker.next_item(tx).realize(tx).as_constant() for _ in range(2)] == [1, 2]
+    assert tracker.next_item(tx) is None
+    assert list(iterator) == [1, 2]
+    assert accepts(tx.guards, [iter((1, 2))]) is accepts(tx.guards, [iter([1, 2, 3])]) is False
+    assert accepts(tx.guards, [iter([1, 2])])
 
 
 # -- any other input that the guards accept --------------------------------------------------------------------------

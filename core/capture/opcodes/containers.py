@@ -65,7 +65,9 @@ class ContainerOpcodes(Host):
 
     def UNPACK_SEQUENCE(self, instruction: Any) -> None:
         values = self._exactly(self.pop(), instruction.arg)
-        self.stack.extend(value.realize(self) for value in reversed(values))
+        stored = self.stores_ahead()
+        values[stored:] = [value.realize(self) for value in values[stored:]]
+        self.stack.extend(reversed(values))
 
     def _exactly(self, sequence: Any, count: int) -> list[Any]:
         if sequence.kind in ("list", "tuple"):

@@ -7,6 +7,8 @@ from typing import Any
 
 from .host import Host
 
+STORED = {"STORE_FAST": 1, "STORE_FAST_STORE_FAST": 2}
+
 
 class ControlOpcodes(Host):
     """Handlers of control flow."""
@@ -71,7 +73,7 @@ class ControlOpcodes(Host):
     def FOR_ITER(self, instruction: Any) -> None:
         item = self.stack[-1].next_item(self)
         if item is not None:
-            self.push(item.realize(self))
+            self.push(item if self.stores_ahead() else item.realize(self))
             return
         if self.for_iter_pops:
             self.pop()
@@ -81,6 +83,13 @@ class ControlOpcodes(Host):
             self.pop()
             self.jump(instruction.target)
             self.skip_end_for()
+
+    def stores_ahead(self) -> int:
+        """How many values the next instructions only store in locals: a variable that nobody reads needs no guard."""
+        count, index = 0, self.index
+        while (stored := STORED.get(self.instructions[index].opname)) is not None:
+            count, index = count + stored, index + 1
+        return count
 
     def END_FOR(self, instruction: Any) -> None:
         self.pop()

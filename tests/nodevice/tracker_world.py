@@ -153,6 +153,10 @@ class World:
         self.keep.append(value)
         return tracker
 
+    def is_untouched(self, value):
+        known = self.known.get(id(value))
+        return known is None or not self.side_effects.is_mutated(known)
+
     def _build(self, value, source):
         cls = type(value)
         if isinstance(value, tuple) or cls is list:

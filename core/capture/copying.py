@@ -120,7 +120,7 @@ class Copier:
         cls = value.python_type()
         if cls is tuple and not self.deep:
             return value
-        if cls not in (tuple, torch.Size) and not is_namedtuple(cls):
+        if cls not in (tuple, torch.Size) and not is_namedtuple(cls) or cls.__dictoffset__:
             raise Unsupported(f"copying {value.describe()} is not traced", remedy=REMEDY)
         items = [item.realize(self.tx) for item in value.unpack(self.tx)]
         copies = self.each(items)

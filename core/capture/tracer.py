@@ -24,7 +24,7 @@ from ..variables.iterator import IteratorVariable
 from ..variables.mapping import DictVariable
 from ..variables.object import SuperVariable, UserObjectVariable
 from ..variables.range import SliceVariable
-from ..variables.sequence import ListVariable, TupleVariable
+from ..variables.sequence import ListVariable, tuple_of
 from ..variables.set import SetVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
@@ -81,7 +81,7 @@ class TracerServices(Host):
         return ListVariable(list(items))
 
     def new_tuple(self, items: Iterable[VT], cls: type = tuple) -> VT:
-        return TupleVariable(list(items), cls)
+        return tuple_of(list(items), cls)
 
     def new_dict(self, pairs: Iterable[tuple[VT, VT]], cls: type = dict) -> VT:
         result = DictVariable({}, cls)

@@ -313,6 +313,26 @@ class WhileCursor(CallCursor):
         return None if self.turned else (function, [self.function, self.iterator], {})
 
 
+class CompressCursor(CallCursor):
+    """itertools.compress(data, selectors)."""
+
+    def __init__(self, tx: Tracer, data: VT, selectors: VT) -> None:
+        self.data = iterator_of(tx, data)
+        self.selectors = iterator_of(tx, selectors)
+
+    def __call__(self, tx: Tracer) -> VT | None:
+        while (item := self.data.next_item(tx)) is not None:
+            selector = self.selectors.next_item(tx)
+            if selector is None:
+                return None
+            if tx.truth(selector):
+                return item
+        return None
+
+    def rebuild(self) -> Any:
+        return itertools.compress, [self.data, self.selectors], {}
+
+
 class PairwiseCursor(CallCursor):
     """itertools.pairwise(iterable)."""
 
@@ -452,6 +472,7 @@ MAKERS: dict[Any, tuple[Callable[..., Cursor], type]] = {
     itertools.starmap: (StarmapCursor, itertools.starmap),
     itertools.takewhile: (lambda tx, f, it: WhileCursor(tx, f, it, True), itertools.takewhile),
     itertools.dropwhile: (lambda tx, f, it: WhileCursor(tx, f, it, False), itertools.dropwhile),
+    itertools.compress: (CompressCursor, itertools.compress),
     itertools.pairwise: (PairwiseCursor, itertools.pairwise),
     itertools.groupby: (GroupbyCursor, itertools.groupby),
 }

@@ -10,6 +10,7 @@ import torch
 from ..errors import Unsupported
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
+from . import tensor_scalar
 from .base import VariableTracker, has_special
 
 if TYPE_CHECKING:
@@ -76,7 +77,19 @@ class TensorVariable(VariableTracker):
         return self.cls
 
     def as_proxy(self) -> Any:
+    def known_value(self) -> Any:
+        """The numbers of a tensor made of literals, as tolist() gives them; None where only a run can tell."""
+        constant = getattr(self.fake, "constant", None)
+        return None if constant is None or self.source is not None else constant.tolist()
+
+    def known_number(self) -> Any:
+        """The one number of a tensor made of a literal; None where only a run can tell."""
+        return self.known_value() if self.fake.ndim == 0 else None
+
         return self.value
+        number = self.known_number()
+        if number is not None:
+            return bool(number)
 
     def truth(self, tx: Tracer) -> bool:
         raise Unsupported(
@@ -183,6 +196,10 @@ class TensorVariable(VariableTracker):
             return self._metadata_call(tx, name, args, kwargs)
         if name in BREAKS and not (name in ("item", "nonzero") and tx.options.capture_scalar_outputs):
             raise Unsupported(f"Tensor.{name}() needs the real tensor", remedy=BREAKS[name])
+        if name in ("item", "tolist", "__int__", "__float__", "__index__") and not args and not kwargs:
+            number = self.known_number() if name != "tolist" else self.known_value()
+            if number is not None:
+                return tx.constant(number)
         if not hasattr(self.cls, name):
             tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if name in ("requires_grad_", "detach_") and self.source is not None and not self._is_noop(name, args):
@@ -194,6 +211,10 @@ class TensorVariable(VariableTracker):
 
     def _handler(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
+        if tensor_scalar.takes_number(name, kwargs):
+            rewritten = tensor_scalar.rewrite(tx, name, [self, *args], kwargs)
+            if rewritten is not None:
+                return rewritten
             return getattr(self, "op_" + name[2:-2], None)
         return getattr(self, "method_" + name, None)
 
@@ -229,6 +250,16 @@ class TensorVariable(VariableTracker):
             return None
         return tx.constant(self.real.type() if self.real is not None else self.fake.type())
 
+        """The old constructor: sizes or a torch.Size give memory as it is, a list or tuple gives its numbers."""
+        given = [arg.realize(tx) for arg in args]
+        device = {key: value for key, value in kwargs.items() if key == "device"}
+        if len(device) == len(kwargs):
+            if all(arg.kind in ("constant", "symbolic") and arg.python_type() is int for arg in given):
+                return tx.graph_method("new_empty", [self, tx.new_tuple(given or [tx.constant(0)])], device)
+            if len(given) == 1 and given[0].python_type() is torch.Size:
+                return tx.graph_method("new_empty", [self, given[0]], device)
+            if len(given) == 1 and given[0].kind in ("list", "tuple"):
+                return tx.graph_method("new_tensor", [self, given[0]], device)
     def op_hash(self, tx: Tracer) -> VT | None:
         raise self.refuse("hash()")
 

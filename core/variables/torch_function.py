@@ -10,6 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
+from . import tensor_scalar
 from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -171,6 +172,10 @@ class TorchFunctionVariable(VariableTracker):
         if isinstance(fn, types.GetSetDescriptorType):
             raise self.refuse("a call")
         if fn in TURNED_IN_PLACE and len(args) == 9 and not kwargs and args[2].realize(tx).kind != "tensor":
+        if isinstance(fn, types.BuiltinFunctionType) and tensor_scalar.takes_number(fn.__name__, kwargs):
+            rewritten = tensor_scalar.rewrite(tx, fn.__name__, args, kwargs)
+            if rewritten is not None:
+                return rewritten
             return self._time_first(tx, list(args))
         return tx.graph_call(fn, args, kwargs)
 

@@ -48,14 +48,6 @@ class NeedsFrame(Unsupported):
     """The root frame looks at its own variables: only its code as written has them."""
 
 
-class NotGivenBack(Unsupported):
-    """An object of the traced code can't become a real one. `made_at`: the step of the root frame that made it."""
-
-    def __init__(self, what: str, made_at: int, **parts: Any) -> None:
-        super().__init__(what, **parts)
-        self.made_at = made_at
-
-
 class FoundBreak(Exception):
     """Capture met something it refuses, at a step of the root frame; capture starts again and ends the graph there."""
 

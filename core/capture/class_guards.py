@@ -41,8 +41,12 @@ def _classes(trace: Any) -> list[type]:
     found: dict[int, type] = {}
     for tracker in trace.known.values():
         if isinstance(tracker, (UserObjectVariable, ClassVariable)):
-            for cls in (tracker.cls, type(tracker.cls)):
-                if not cls.__flags__ & IMMUTABLE_TYPE and not policy.is_stdlib(cls.__module__ or ""):
+            classes = (tracker.cls, type(tracker.cls))
+            if id(tracker.cls) in trace.unreal:  # its bases may be real
+                classes = (*tracker.cls.__mro__, *type(tracker.cls).__mro__)
+            for cls in classes:
+                fixed = cls.__flags__ & IMMUTABLE_TYPE or policy.is_stdlib(cls.__module__ or "")
+                if not fixed and id(cls) not in trace.unreal:
                     found[id(cls)] = cls
     return list(found.values())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.exception import ExceptionVariable
-from .breaks import NotGivenBack
+from .side_effects import NotGivenBack
 
 VT = VariableTracker
 
@@ -25,6 +25,7 @@ class GeneratorVariable(VariableTracker):
         self.started = False
         self.finished = False
         self.running = False
+        self.handled: list[VT] = []  # exceptions that it handles while it waits
         self.made_at = interpreter.trace.step
 
     def python_type(self) -> type:
@@ -53,7 +54,7 @@ class GeneratorVariable(VariableTracker):
         if self.running:
             tx.raise_exception(ValueError, "generator already executing")
         trace = tx.trace
-        handled, trace.exceptions = trace.exceptions, []
+        handled, trace.exceptions = trace.exceptions, [*trace.exceptions, *self.handled]
         self.running = True
         self.interpreter.parent = tx
         trace.depth += 1
@@ -64,6 +65,7 @@ class GeneratorVariable(VariableTracker):
             raise
         finally:
             self.running = False
+            self.handled = trace.exceptions[len(handled) :]
             trace.exceptions = handled
             trace.depth -= 1
         self.finished = kind == "return"
@@ -74,6 +76,11 @@ class GeneratorVariable(VariableTracker):
         if self.finished or not self.started:
             self.finished = True
             raise ObservedException(exception)
+        if self.running:
+            tx.raise_exception(ValueError, "generator already executing")
+        handled = self.handled or tx.trace.exceptions
+        if handled and isinstance(exception, ExceptionVariable):
+            exception.chain(handled[-1])
         try:
             self.interpreter.unwind(ObservedException(exception))
         except ObservedException:

@@ -16,7 +16,22 @@ from ..variables.class_ import ClassVariable
 from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
 from ..variables.torch_function import TorchFunctionVariable
 from ..variables.transform import TransformVariable
-from . import associative_scan, autograd_function, checkpoint, copying, custom_ops, policy, special_calls, transforms  # noqa: F401
+from . import (  # noqa: F401
+    associative_scan,
+    autograd_function,
+    checkpoint,
+    control_flow,
+    copying,
+    custom_ops,
+    decoration,
+    frames,
+    host_calls,
+    marked_calls,
+    optimizers,
+    policy,
+    special_calls,
+    transforms,
+)
 from .policy import Verdict
 
 if TYPE_CHECKING:
@@ -31,10 +46,16 @@ ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """fn(*args, **kwargs) in the traced program."""
+    marked = marked_calls.call(tx, fn, args, kwargs)
+    if marked is not None:
+        return marked
     if isinstance(fn, UserFunctionVariable):
         handler = special_calls.FUNCTIONS.get(fn.fn)
         if handler is not None:
             return handler(tx, args, kwargs)
+        wrapper = special_calls.WRAPPERS.get(fn.code)
+        if wrapper is not None:
+            return wrapper(tx, fn, args, kwargs)
         answered = TorchFunctionVariable(fn.fn)
         if fn.fn.__module__ is not None and fn.fn.__module__.startswith("torch") and answered.is_answered():
             return answered.call(tx, args, kwargs)
@@ -45,12 +66,13 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
             transform = transforms.from_wrapper(tx, fn)
             if transform is not None:
                 return transforms.apply(tx, transform, args, kwargs)
+            body = marked_calls.region_body(tx, fn)
+            if body is not None:
+                return call_function(tx, body, args, kwargs)
+            refuse_disabled(fn.fn)
             raise Unsupported(
                 f"{fn.fn.__module__}.{fn.fn.__qualname__}() is not traced",
                 remedy="call it outside the compiled function, or use what torch offers instead",
-        wrapper = special_calls.WRAPPERS.get(fn.code)
-        if wrapper is not None:
-            return wrapper(tx, fn, args, kwargs)
             )
     if isinstance(fn, TransformVariable):
         return transforms.apply(tx, fn, args, kwargs)
@@ -60,11 +82,23 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
         handler = special_calls.lookup(fn)
         if handler is not None:
             return handler(tx, args, kwargs)
+    if isinstance(fn, TorchFunctionVariable) and isinstance(fn.fn, torch_compat.HigherOrderOperator):
+        return control_flow.call(tx, fn.fn, args, kwargs)
     if isinstance(fn, TorchFunctionVariable) and isinstance(fn.fn, OPERATORS):
         result = custom_ops.call(tx, fn.fn, args, kwargs)
         if result is not None:
             return result
     return fn.call(tx, args, kwargs)
+
+
+def refuse_disabled(fn: types.FunctionType) -> None:
+    """Raise Unsupported for a function that the program keeps out of graphs, with the reason that it gave."""
+    reason = policy.disabled_reason(fn)
+    if reason is not None:
+        raise Unsupported(
+            f"{fn.__qualname__}() is kept out of graphs: {reason}",
+            remedy="remove the mark, or call it outside the compiled function",
+        )
 
 
 def run_function(tx: Any, fn: FunctionVariable, args: list[VT], kwargs: dict[str, VT]) -> VT:

@@ -7,6 +7,7 @@ Opcode handlers live in `opcodes/`, one file a family, as methods named like the
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +16,9 @@ from ..bytecode.decode import decode
 from ..bytecode.instruction import Instruction
 from ..bytecode.resume import entry_length
 from ..errors import Unsupported, UserLine
-from ..variables.base import ObservedException, VariableTracker
+from ..variables.base import NotConstant, ObservedException, VariableTracker
 from ..variables.cell import CellVariable
-from .breaks import BreakHere, FoundBreak, NeedsFrame, NotGivenBack, Stop
+from .breaks import BreakHere, FoundBreak, NeedsFrame, Stop
 from .opcodes.calls import CallOpcodes
 from .opcodes.containers import ContainerOpcodes
 from .opcodes.control import ControlOpcodes
@@ -25,6 +26,7 @@ from .opcodes.exceptions import ExceptionOpcodes
 from .opcodes.functions import FunctionOpcodes
 from .opcodes.operators import OperatorOpcodes
 from .opcodes.variables import VariableOpcodes
+from .side_effects import NotGivenBack
 from .trace import Trace
 from .tracer import TracerServices
 
@@ -70,6 +72,7 @@ class Interpreter(
         self.index = 0
         self.current: Instruction = self.instructions[0]
         self.keyword_names: tuple[str, ...] = ()
+        self.namespace: Any = None  # where a class body keeps its names
         self.outcome: tuple[str, VT] | None = None
         self.handlers: dict[str, Callable[[Any, Instruction], None]] = _handlers()
 
@@ -81,13 +84,13 @@ class Interpreter(
         return self.current.user_line(self.code.co_filename, self.code.co_qualname)
 
     @property
-    def options(self) -> Any:
-        return self.trace.options
-    @property
     def module_name(self) -> str:
         """The name of the module whose code is traced."""
         return str(self.globals_dict.get("__name__") or "")
 
+    @property
+    def options(self) -> Any:
+        return self.trace.options
 
     @property
     def builder(self) -> Any:
@@ -143,6 +146,14 @@ class Interpreter(
             if refusal.where is None:
                 refusal.where = self.line
             raise
+        except NotConstant as unknown:
+            raise Unsupported(
+                f"a value is needed while tracing ({unknown})", where=self.line, remedy="compute it outside"
+            ) from None
+        except RecursionError:
+            raise Unsupported(
+                "calls are nested too deep to be traced", where=self.line, remedy="compile a function further down"
+            ) from None
 
     def jump(self, target: Instruction | None) -> None:
         """Continue at `target`."""
@@ -202,6 +213,10 @@ class RootInterpreter(Interpreter):
         inside_call = following.opname in ("PRECALL", "CALL", "CALL_KW", "END_FOR")
         if begins and not inside_call and self.index > self._prologue and not self.trace.exceptions:
             self._statements.append(self.steps)
+
+    def handles_outside(self) -> bool:
+        """True when the frame began while an exception was being handled, by the caller or before a graph break."""
+        return sys.exc_info()[1] is not None
 
     def earlier_stop(self, refusal: Unsupported, attempt: int) -> Stop | None:
         """Where to stop instead of here, so that Python itself makes what can't be given back; None: nowhere."""

@@ -59,12 +59,15 @@ TORCH_RULES = (
             "torch.nn.init",
             "torch.ao.nn",
             "torch.amp.autocast_mode",
+            "torch.backends",
             "torch.utils.checkpoint",
             "torch._functorch.functional_call",
-        ),
+            "torch._higher_order_ops.map",
+            "torch._higher_order_ops.scan",
             "torch.optim",
             "torch.utils._foreach_utils",
             "torch.amp.grad_scaler",
+        ),
     ),
     Rule(
         Verdict.SKIP,
@@ -89,13 +92,23 @@ TORCH_RULES = (
     Rule(Verdict.GRAPH, ("torch",)),
 )
 
+# Python functions that are unlike the rest of their module: what they do with a value is plain Python.
+INLINED_FUNCTIONS = frozenset(
+    (
+        "torch.jit.annotate",
+        "torch.jit._script._unwrap_optional",
+        "torch.jit._trace._script_if_tracing.<locals>.wrapper",
+    )
+)
+
 # Standard-library modules whose Python code tracing enters like user code.
 INLINED_STDLIB = frozenset(
     "os posixpath genericpath contextlib inspect functools collections collections.abc copy dataclasses enum typing "
     "types abc operator numbers _collections_abc _py_abc bisect heapq string statistics fractions keyword "
-    "reprlib".split()
+    "reprlib unittest.case unittest.util".split()
 )
 TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collections)
+POLYFILLS = "core.capture.polyfills"
 SKIPPED_PACKAGES = (
     "core",
     "core_inductor",
@@ -106,11 +119,14 @@ SKIPPED_PACKAGES = (
     "pytest",
     "_pytest",
     "unittest",
-POLYFILLS = "core.capture.polyfills"
 )
 
 
 PEER_NAMES = ("__compiled_fn_", "__resume_at_")  # what the code that torch.compile makes calls
+
+
+PEER_FRAMES = "torch._dynamo.eval_frame"
+PEER_REGION = "__marked_compile_region_fn__"  # set by torch.compiler.nested_compile_region
 
 
 # Whatever an import runs (module bodies, finders, decorators at the top of a module) happens once and is left alone.
@@ -130,16 +146,31 @@ def is_trusted(module: str) -> bool:
     return root == "torch" or module.startswith(POLYFILLS) or root in sys.stdlib_module_names and module != "__main__"
 
 
+def disabled_reason(fn: types.FunctionType) -> str | None:
+    """Why the program keeps a function out of graphs (core.disable, torch.compiler.disable); None when it does not."""
+    marks = fn.__dict__
+    if marks.get("_core_disable"):
+        return str(marks["_core_disable"])
+    if marks.get("_torchdynamo_disable"):
+        return str(marks.get("_torchdynamo_disable_msg") or "disabled by torch.compiler.disable")
+    return None
+
+
+def is_disabling_wrapper(code: types.CodeType, globals_dict: dict[str, Any]) -> bool:
+    """True for the wrapper that torch.compiler.disable makes: what it calls is not captured either."""
+    return globals_dict.get("__name__") == PEER_FRAMES and code.co_qualname.startswith("DisableContext.")
+
+
 def function_verdict(fn: types.FunctionType) -> Verdict:
     """What to do with a Python function."""
-    if getattr(fn, "_core_disable", False):
+    if disabled_reason(fn) is not None or PEER_REGION in fn.__dict__:
         return Verdict.SKIP
     module = fn.__module__ or ""
     owner = fn.__globals__.get("__name__", module) or module
     if owner == "torch._compile" and hasattr(fn, "__wrapped__"):
         return function_verdict(fn.__wrapped__)  # a function of torch that torch.compile is kept out of
     if owner == "torch" or owner.startswith("torch."):
-        return _torch_verdict(owner)
+        return Verdict.INLINE if f"{owner}.{fn.__code__.co_qualname}" in INLINED_FUNCTIONS else _torch_verdict(owner)
     root = owner.partition(".")[0]
     if owner in INLINED_STDLIB:
         return Verdict.INLINE
@@ -180,7 +211,7 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
 
 def is_torch_callable(value: Any) -> bool:
     """True for C callables of torch: builtin functions, method descriptors, op overloads."""
-    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)):
         return True
     if isinstance(value, types.BuiltinFunctionType):
         module = value.__module__ or ""

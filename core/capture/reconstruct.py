@@ -20,6 +20,7 @@ from ..guards import source as sources
 from ..variables.base import LazyVariable, VariableTracker
 from ..variables.cell import CellVariable
 from ..variables.function import NestedFunctionVariable
+from .side_effects import NotGivenBack
 
 VT = VariableTracker
 TEMPORARY = ".t"
@@ -28,8 +29,9 @@ TEMPORARY = ".t"
 class CodeEmitter:
     """Appends to `out`. `outputs` are the graph's outputs in the order of first use."""
 
-    def __init__(self, frame: Any, grad_mode: bool = True) -> None:
+    def __init__(self, frame: Any, grad_mode: bool = True, unreal: dict[int, int] | None = None) -> None:
         self.frame = frame
+        self.unreal = unreal or {}  # ids of what exists only while tracing
         self.grad_mode = grad_mode  # where the emitted code stands
         self.entered_regions = 0
         self.out: list[Instruction] = []
@@ -146,10 +148,24 @@ class CodeEmitter:
         return f".g{index}"
 
     def load_const(self, value: Any) -> None:
+        if self.unreal:
+            self._refuse_unreal(value)
         self.add(emit.load_const(value))
 
-    def load_global_object(self, value: Any) -> None:
-        self.add(emit.load_const(value))
+    load_global_object = load_const
+
+    def _refuse_unreal(self, value: Any) -> None:
+        made_at = self.unreal.get(id(value), self.unreal.get(id(type(value))))
+        if made_at is not None:
+            name = getattr(value, "__qualname__", type(value).__qualname__)
+            raise NotGivenBack(
+                f"{name}, of a class that the traced code defines, can't be given back to Python",
+                made_at,
+                remedy="define the class outside the compiled function",
+            )
+        if isinstance(value, (tuple, frozenset)):
+            for item in value:
+                self._refuse_unreal(item)
 
     # -- sources ---------------------------------------------------------------------------------------------------
 
@@ -270,29 +286,40 @@ class CodeEmitter:
 
     def make_function(self, function: Any) -> None:
         assert isinstance(function, NestedFunctionVariable)
+        annotations = function.annotations
+        as_made = annotations if annotations is None or annotations.kind == "tuple" else None
         if function.globals_dict() is not self.frame.globals:
             self._make_foreign_function(function)
-            return
-        parts = (function.defaults, function.kwdefaults, function.annotations)
-        for part in parts:
-            if part is not None:
-                self.load(part)
-        if function.closure:
-            for cell in function.closure:
-                self.load(cell)
-            self.build_tuple(len(function.closure))
-        self.add(
-            emit.make_function(
-                function.code,
-                defaults=parts[0] is not None,
-                kwdefaults=parts[1] is not None,
-                annotations=parts[2] is not None,
-                closure=bool(function.closure),
+        else:
+            parts = (function.defaults, function.kwdefaults, as_made)
+            for part in parts:
+                if part is not None:
+                    self.load(part)
+            if function.closure:
+                for cell in function.closure:
+                    self.load(cell)
+                self.build_tuple(len(function.closure))
+            self.add(
+                emit.make_function(
+                    function.code,
+                    defaults=parts[0] is not None,
+                    kwdefaults=parts[1] is not None,
+                    annotations=parts[2] is not None,
+                    closure=bool(function.closure),
+                )
             )
-        )
+        if annotations is not None and as_made is None:
+            self._store_part("__annotations__", annotations)
+
+    def _store_part(self, name: str, value: VT) -> None:
+        # stack: function -> function
+        self.copy_top()
+        self.load(value)
+        self.swap(2)
+        self.store_attr(name)
 
     def _make_foreign_function(self, function: NestedFunctionVariable) -> None:
-        if function.kwdefaults is not None or function.annotations is not None:
+        if function.annotations is not None and function.annotations.kind == "tuple":
             raise Unsupported(
                 f"{function.code.co_qualname}, made in another module's code, can't be given back to Python",
                 remedy="call the function that makes it outside the compiled function",
@@ -309,6 +336,8 @@ class CodeEmitter:
             self.load(cell)
         self.build_tuple(len(function.closure))
         self.call(5)
+        if function.kwdefaults is not None:
+            self._store_part("__kwdefaults__", function.kwdefaults)
 
     def load_entered_exit(self, context: Any) -> None:
         if context.grad_modes is not None:
@@ -323,6 +352,16 @@ class CodeEmitter:
         self.call(0)
         self.pop_top()
         self.load_attr("__exit__")
+
+    def leave_region(self, context: Any) -> None:
+        """Leave the region of a real manager, which the graph has left already."""
+        self.entered_regions += 1  # in the graph it is a region that stays open
+        self.load(context)
+        self.load_attr("__exit__")
+        for _ in range(3):
+            self.load_const(None)
+        self.call(3)
+        self.pop_top()
 
     # -- attributes, items, stack ----------------------------------------------------------------------------------
 

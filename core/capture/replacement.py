@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .. import _C
+from .. import _C, torch_compat
 from ..bytecode import emit
 from ..bytecode.assemble import assemble
 from ..bytecode.instruction import ExceptionEntry, Instruction, located
@@ -35,7 +35,7 @@ def build(
     trace: Trace, ending: Ending, compile_graph: Callable[[CapturedGraph], Any]
 ) -> tuple[types.CodeType, CapturedGraph | None]:
     """Assemble the code; the graph is compiled here, once its outputs are known."""
-    emitter = CodeEmitter(trace.frame, trace.grad_mode)
+    emitter = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal)
     if not trace.side_effects.empty:
         for tracker in read_before_effects(trace, ending):
             emitter.preload(tracker)
@@ -65,7 +65,7 @@ def build(
 
 def read_before_effects(trace: Trace, ending: Ending) -> list[VT]:
     """What must be in hand before the first change is written, for it is reached through what changes."""
-    rehearsal = CodeEmitter(trace.frame, trace.grad_mode)
+    rehearsal = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal)
     write_effects(rehearsal, trace)
     ending.write(rehearsal)
     return list({id(tracker): tracker for tracker in rehearsal.loaded_by_source}.values())
@@ -93,7 +93,7 @@ def argument_names(code: types.CodeType) -> tuple[str, ...]:
 
 def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compiled: Any) -> list[Instruction]:
     """Call the compiled graph with its inputs and put the outputs into temporaries."""
-    loader = CodeEmitter(trace.frame)
+    loader = CodeEmitter(trace.frame, unreal=trace.unreal)
     lifted = [item for item in graph.inputs if item.lifted]
     places = tuple(item.index for item in lifted)
     bound = _C.BoundGraph(compiled, tuple(item.real for item in lifted), places)
@@ -107,10 +107,22 @@ def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compile
     if count:
         loader.add(emit.unpack_sequence(count))
         for index in range(count):
+            if index in graph.spent:
+                _give_spent_history(loader, graph.spent[index])
             loader.add(emit.store_fast(emitter.output_name(index)))
     else:
         loader.pop_top()
     return loader.out
+
+
+def _give_spent_history(loader: CodeEmitter, words: str) -> None:
+    """Let the tensor on the stack require gradients, with a history that raises when a backward gets there."""
+    loader.call_method("detach", [])
+    loader.call_method("requires_grad_", [])
+    loader.push_null_under(1)
+    loader.load_const(torch_compat.delayed_error(words))
+    loader.swap(2)
+    loader.call(1)
 
 
 def _follow(compiled: Any, bound: Any) -> None:

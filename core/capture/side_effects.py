@@ -10,6 +10,14 @@ from ..errors import Unsupported
 from ..variables.base import VariableTracker
 
 
+class NotGivenBack(Unsupported):
+    """An object of the traced code can't become a real one. `made_at`: the step of the root frame that made it."""
+
+    def __init__(self, what: str, made_at: int, **parts: Any) -> None:
+        super().__init__(what, **parts)
+        self.made_at = made_at
+
+
 class SideEffects:
     """A log of changed trackers and globals. Replay brings each real object to its final state once."""
 
@@ -40,6 +48,10 @@ class SideEffects:
         """`tracker` changes. Objects that the traced code made are made with their end state, by whoever uses them."""
         self._refuse_if_sealed(tracker)
         self._changed.setdefault(id(tracker), tracker)
+
+    def of_kind(self, kind: str) -> list[VariableTracker]:
+        """Changed objects of one kind."""
+        return [tracker for tracker in self._changed.values() if tracker.kind == kind]
 
     def is_mutated(self, tracker: VariableTracker) -> bool:
         """True when the object differs from the real one."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .. import options
+from .. import options, step
 from ..errors import Unsupported
 from ..guards.checks import Is
 from ..guards.source import ConstSource, InstanceAttrSource
@@ -71,6 +71,18 @@ def is_compiling(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.constant(True)
 
 
+@function(options.is_exporting)
+def is_exporting(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    return tx.constant(False)
+
+
+@function(step.cudagraph_mark_step_begin)
+def mark_step(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A step that begins inside begins when the graph has run."""
+    tx.side_effects.defer(step.cudagraph_mark_step_begin, [], {})
+    return tx.constant(None)
+
+
 @callable_object(super)
 def make_super(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """super() finds the class in the caller's __class__ cell and the object in its first argument."""
@@ -84,6 +96,12 @@ def make_super(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.make_super(cell.get(tx), receiver)
 
 
+@callable_object(builtins.__build_class__)
+def build_class(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A class statement."""
+    return tx.build_class(args, kwargs)
+
+
 @callable_object(functools.partial)
 def make_partial(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     fn, *rest = args
@@ -95,12 +113,7 @@ def make_object(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return UserObjectVariable(object)
 
 
-@callable_object(builtins.globals)
-def get_globals(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    raise Unsupported("globals() is not traced", remedy="read the globals by name")
-
-
-@callable_object(builtins.compile, builtins.input)
+@callable_object(builtins.input)
 def run_python(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise Unsupported("this builtin is not traced", remedy="call it outside the compiled function")
 
@@ -128,13 +141,6 @@ def make_reference(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 @callable_object(torch.nn.Parameter, torch.nn.Buffer)
 def make_parameter(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise Unsupported("making a parameter is not traced", remedy="make parameters in the module's __init__")
-
-
-@function(functools.wraps, functools.update_wrapper)
-def wraps(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    raise Unsupported(
-        "decorating a function while tracing is not traced", remedy="decorate it where it is defined, outside the call"
-    )
 
 
 @function(inspect.signature)

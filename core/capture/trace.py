@@ -11,6 +11,7 @@ import torch
 from ..errors import UserLine
 from ..graph.builder import GraphBuilder
 from ..guards.guard import Guard, GuardSet
+from ..guards.source import ConstSource
 from ..options import CompileOptions
 from ..variables.base import VariableTracker
 from .side_effects import SideEffects
@@ -42,13 +43,21 @@ class Trace:
     exceptions: list[VariableTracker] = field(default_factory=list)  # being handled, innermost last
     inlined: set[types.CodeType] = field(default_factory=set)
     numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
+    unreal: dict[int, int] = field(default_factory=dict)  # ids of what exists only while tracing: the step that made it
+    stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py
+    proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
     depth: int = 0
     step: int = 0  # of the root frame
     grad_mode: bool = field(default_factory=torch.is_grad_enabled)  # at the start of the frame
 
     def guard(self, source: Any, check: Any, line: UserLine | None, reason: str = "") -> None:
         """Assume `check`; guards on a source that the traced code made are void and never arrive here."""
+        if self.unreal and source is not None and self._is_unreal(source.root()):
+            return
         self.guards.add(Guard(source, check, line, reason))
+
+    def _is_unreal(self, root: Any) -> bool:
+        return isinstance(root, ConstSource) and id(root.value) in self.unreal
 
     def remember(self, value: Any, tracker: VariableTracker) -> VariableTracker:
         """Make `tracker` the one tracker of the real object `value`."""

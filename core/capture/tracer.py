@@ -102,9 +102,31 @@ class TracerServices(Host):
 
     def make_super(self, cls: VT, receiver: VT) -> VT:
         """super(cls, receiver)."""
-        start = cls.as_constant()
-        kind = receiver.as_constant() if receiver.kind == "class" else receiver.python_type()
+        start, kind = cls.as_constant(), receiver.python_type()
+        if issubclass(kind, type) and receiver.is_constant() and issubclass(receiver.as_constant(), start):
+            kind = receiver.as_constant()
+        elif start not in kind.__mro__:
+            self.raise_exception(TypeError, "super(type, obj): obj must be an instance or subtype of type")
         return SuperVariable(start, receiver, kind)
+
+    def build_class(self, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """What a class statement makes."""
+        from .class_body import build_class
+
+        return build_class(self, args, kwargs)
+
+    def make_class(self, meta: type, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        from .class_body import make_class
+
+        return make_class(self, meta, args, kwargs)
+
+    def descriptor(self, cls: type, args: Sequence[VT]) -> VT:
+        from .stand_ins import descriptor
+
+        return descriptor(self, cls, args)
+
+    def is_unreal(self, value: Any) -> bool:
+        return id(value) in self.trace.unreal
 
     # -- the graph -------------------------------------------------------------------------------------------------
 
@@ -137,6 +159,11 @@ class TracerServices(Host):
 
     def graph_method(self, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         return self._add_to_graph(self.builder.call_method, name, args, kwargs)
+
+    def register_hook(self, tensor: TensorVariable, method: str, hook: VT) -> VT:
+        from .tensor_hooks import register
+
+        return register(self, tensor, method, hook)
 
     def _add_to_graph(self, call: Callable[..., Any], target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         try:
@@ -227,11 +254,15 @@ class TracerServices(Host):
         return operators.is_one_value(left, right) or self.truth(self.binary(operator.eq, left, right))
 
     def raise_exception(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        raise ObservedException(self.new_exception(cls, *args))
+
+    def new_exception(self, cls: type[BaseException], *args: Any) -> ExceptionVariable:
+        """The exception that C code of Python's raises."""
         values = [arg if isinstance(arg, VariableTracker) else self.wrap(arg, None, constant=True) for arg in args]
         exception = ExceptionVariable(cls, values)
         if self.trace.exceptions:
             exception.context = self.trace.exceptions[-1]
-        raise ObservedException(exception)
+        return exception
 
     def stop_iteration_error(self, exception: VT) -> VT:
         """PEP 479: StopIteration leaving a generator's body is RuntimeError."""

@@ -22,7 +22,7 @@ from ..guards.source import (
 )
 from ..guards.tensor_spec import TensorSpec
 from ..variables import constant as constants
-from ..variables import context, deque, limits, mapping, outside_iterator, sequence
+from ..variables import context, deque, immutable, limits, mapping, outside_iterator, sequence
 from ..variables import range as ranges
 from ..variables import set as sets
 from ..variables.base import VariableTracker
@@ -61,6 +61,8 @@ def wrap(tx: Any, value: Any, source: Any, constant: bool = False) -> VT:
         return _literal(tx, value, source)
     known = tx.trace.known.get(id(value))
     if known is not None:
+        if id(value) in tx.trace.unreal:
+            return known
         if source is not None and known.source is None:
             tx.guard(source, Is(value))  # met before by other means, such as a class attribute
         elif source is not None and source != known.source:
@@ -247,6 +249,14 @@ def _class(tx: Any, value: type, source: Any) -> VT:
     return ClassVariable(value, source)
 
 
+def _slot(tx: Any, value: Any, source: Any) -> VT:
+    """A C method of a class: `dict.__setitem__`, `str.join`."""
+    tx.guard(source, Is(value))
+    if policy.is_torch_callable(value):
+        return TorchFunctionVariable(value, source)
+    return wrap(tx, value.__objclass__, None, constant=True).get_attr(tx, value.__name__)
+
+
 def _opaque(tx: Any, value: Any, source: Any) -> VT:
     tx.guard(source, TypeIs(type(value)))  # the traced code only passes it on
     name = type(value).__name__
@@ -305,6 +315,7 @@ def _generator(tx: Any, value: Any, source: Any) -> VT:
 
 BY_TYPE: dict[type, Any] = {
     **dict.fromkeys(GETTERS, getter_from_value),
+    **dict.fromkeys(immutable.CLASSES, immutable.from_value),
     list: sequence.from_value,
     tuple: sequence.from_value,
     torch.Size: sequence.from_value,
@@ -332,7 +343,8 @@ BY_TYPE: dict[type, Any] = {
     staticmethod: _property,
     types.MemberDescriptorType: _opaque,
     types.GetSetDescriptorType: _opaque,
-    types.WrapperDescriptorType: _opaque,
+    types.WrapperDescriptorType: _slot,
+    types.MethodDescriptorType: _slot,
     types.MethodWrapperType: _opaque,
     types.GeneratorType: _generator,
 }

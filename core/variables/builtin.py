@@ -172,8 +172,15 @@ class ClassMethodOfBuiltin(VariableTracker):
     def hash_key(self, tx: Tracer) -> Hashable:
         return self.value
 
+    def as_python_object(self) -> Any:
+        return self.value
+
+    def as_constant(self) -> Any:
+        return self.value
+
     def equals(self, tx: Tracer, other: VT) -> VT | None:
-        return tx.constant(self.value == other.value) if isinstance(other, ClassMethodOfBuiltin) else None
+        given = getattr(other, "value", None)
+        return tx.constant(self.value == given) if other.kind == "method" and given is not None else None
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in ("__name__", "__qualname__", "__doc__"):

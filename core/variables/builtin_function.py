@@ -456,10 +456,10 @@ def _hash(tx: Tracer, obj: VT, /) -> VT:
 
 
 def _hash_is_fixed(value: Any) -> bool:
-    # hashes of strings differ between processes, those by address between objects
+    # those by address differ between objects; those of strings only between processes
     if type(value) is tuple:
         return all(_hash_is_fixed(item) for item in value)
-    plain = type(value) in (int, bool, float, complex) or find_special(type(value), "__hash__") is int.__hash__
+    plain = type(value) in (int, bool, float, complex, str, bytes) or find_special(type(value), "__hash__") is int.__hash__
     return plain and value == value
 
 

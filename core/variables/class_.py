@@ -17,13 +17,15 @@ from .exception import ExceptionVariable
 from .function import MethodVariable
 from .literal import run
 from .nn_module import ModuleVariable
-from .object import MISSING, BoundSlotVariable, UserObjectVariable, find_on_type
+from .object import MISSING, BoundSlotVariable, UserObjectVariable, find_on_type, is_data_descriptor
+from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
 
+SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 PAYLOADS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
 
 
@@ -59,21 +61,44 @@ class ClassVariable(VariableTracker):
         return self.cls
 
     def truth(self, tx: Tracer) -> bool:
-        if hasattr(type(self.cls), "__bool__") or (hasattr(type(self.cls), "__len__")):
-            raise self.refuse("a truth test of a class with its own __bool__ or __len__")
+        for name in ("__bool__", "__len__"):
+            raw, _ = find_on_type(type(self.cls), name)
+            if raw is not MISSING:
+                return tx.truth(self.bind_special(tx, raw).call(tx, [], {}))
         return True
+
+    def bind_special(self, tx: Tracer, raw: Any) -> VT:
+        """A method that the metaclass defines, bound to the class."""
+        if not isinstance(raw, types.FunctionType):
+            raise self.refuse(f"the {type(raw).__name__} of a metaclass")
+        return MethodVariable(tx.wrap(raw, None, constant=True), self)
+
+    def lookup_special(self, tx: Tracer, name: str) -> VT | None:
+        raw, _ = find_on_type(type(self.cls), name)
+        if isinstance(raw, types.FunctionType):
+            return MethodVariable(tx.wrap(raw, None, constant=True), self)
+        if isinstance(raw, SLOTS) and raw.__objclass__ is type:
+            return TypeMethodVariable(self, name, raw)
+        return super().lookup_special(tx, name)
 
     # -- attributes ------------------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in self.written:
             return self.written[name].realize(tx)
+        custom, _ = find_on_type(type(self.cls), "__getattribute__")
+        if isinstance(custom, types.FunctionType):
+            return tx.call_function(tx.wrap(custom, None, constant=True), [self, tx.constant(name)])
+        return self.plain_get_attr(tx, name)
+
+    def plain_get_attr(self, tx: Tracer, name: str, fallback: bool = True) -> VT:
+        """type.__getattribute__, then __getattr__ of the metaclass."""
         meta, _ = find_on_type(type(self.cls), name)
+        raw, _ = find_on_type(self.cls, name)
         if meta is not MISSING and (isinstance(meta, property) or type(self.cls) is not type):
-            found = self._metaclass_attribute(tx, name, meta)
+            found = self._metaclass_attribute(tx, name, meta, raw)
             if found is not None:
                 return found
-        raw, _ = find_on_type(self.cls, name)
         source = TypeAttrSource(self.source, name) if self.source is not None else None
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             return tx.constant(getattr(self.cls, name))
@@ -84,26 +109,46 @@ class ClassVariable(VariableTracker):
         if name == "__dict__":
             return tx.wrap(types.MappingProxyType(dict(self.cls.__dict__)), None, constant=True)
         if raw is MISSING:
-            return self._missing(tx, name)
+            return self._missing(tx, name, meta, fallback)
         return self._bind(tx, name, raw, source)
 
-    def _metaclass_attribute(self, tx: Tracer, name: str, meta: Any) -> VT | None:
+    def _metaclass_attribute(self, tx: Tracer, name: str, meta: Any, raw: Any) -> VT | None:
         if isinstance(meta, property):
             if isinstance(meta.fget, types.FunctionType):
                 return tx.call_function(tx.wrap(meta.fget, None, constant=True), [self])
             return tx.constant(getattr(self.cls, name))
-        if isinstance(meta, types.FunctionType) and find_on_type(self.cls, name)[0] is MISSING:
+        getter, _ = find_on_type(type(meta), "__get__")
+        own = raw if raw is not MISSING and not is_data_descriptor(meta) else MISSING
+        if own is not MISSING:
+            return None
+        if isinstance(meta, types.FunctionType):
             return MethodVariable(tx.wrap(meta, None, constant=True), self)
+        if isinstance(getter, types.FunctionType):
+            kind = tx.wrap(type(self.cls), None, constant=True)
+            return tx.call_function(tx.wrap(getter, None, constant=True), [tx.wrap(meta, None), self, kind])
+        if isinstance(meta, classmethod):
+            return MethodVariable(
+                tx.wrap(meta.__func__, None, constant=True), tx.wrap(type(self.cls), None, constant=True)
+            )
+        if isinstance(meta, staticmethod):
+            return tx.wrap(meta.__func__, None, constant=True)
+        if getter is MISSING:
+            return tx.wrap(meta, None, constant=True)
         return None
 
-    def _missing(self, tx: Tracer, name: str) -> VT:
-        if hasattr(self.cls, name):  # supplied by the metaclass in C: mro(), __subclasses__, enum members
+    def _missing(self, tx: Tracer, name: str, meta: Any, fallback: bool) -> VT:
+        if isinstance(meta, SLOTS) and meta.__objclass__ is type:
+            return TypeMethodVariable(self, name, meta)
+        getter, _ = find_on_type(type(self.cls), "__getattr__")
+        python_getter = isinstance(getter, types.FunctionType)
+        if python_getter and getter.__module__ == "enum" and name in self.cls.__members__:  # type: ignore[attr-defined]
+            return tx.wrap(getattr(self.cls, name), None, constant=True)
+        if not python_getter and hasattr(self.cls, name):  # supplied by the metaclass in C
             value = getattr(self.cls, name)
             if callable(value) and not isinstance(value, type):
                 return UnboundVariable(self, name, value)
             return tx.wrap(value, None, constant=True)
-        getter, _ = find_on_type(type(self.cls), "__getattr__")
-        if isinstance(getter, types.FunctionType):
+        if python_getter and fallback:
             return tx.call_function(tx.wrap(getter, None, constant=True), [self, tx.constant(name)])
         tx.raise_exception(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
 
@@ -135,21 +180,38 @@ class ClassVariable(VariableTracker):
 
     def get_item(self, tx: Tracer, key: VT) -> VT:
         """cls[key]; generics with their parameters given are made, and kept, by the typing module."""
+        own = self._own(tx, "__getitem__")
+        if own is not None:
+            return own.call(tx, [key], {})
         maker, _ = find_on_type(self.cls, "__class_getitem__")
         key = key.look_inside(tx)
         if find_on_type(type(self.cls), "__getitem__")[0] is MISSING and isinstance(maker, classmethod):
             if maker.__func__.__module__ in ("typing", "typing_extensions") and key.is_constant():
                 return tx.wrap(run(tx, operator.getitem, [self.cls, key.as_constant()]), None, constant=True)
+        if maker is not MISSING:
+            return self.get_attr(tx, "__class_getitem__").call(tx, [key], {})
+        if find_on_type(type(self.cls), "__getitem__")[0] is MISSING:
+            tx.raise_exception(TypeError, f"type '{self.cls.__name__}' is not subscriptable")
         return super().get_item(tx, key)
 
+    def _own(self, tx: Tracer, name: str) -> VT | None:
+        """A special method that a metaclass of the program's defines."""
+        raw, _ = find_on_type(type(self.cls), name)
+        if isinstance(raw, types.FunctionType) and raw.__module__ != "enum":
+            return MethodVariable(tx.wrap(raw, None, constant=True), self)
+        return None
+
     def iterate(self, tx: Tracer) -> VT:
-        return self._members(tx).iterate(tx)
+        own = self._own(tx, "__iter__")
+        return own.call(tx, [], {}).realize(tx) if own is not None else self._members(tx).iterate(tx)
 
     def length(self, tx: Tracer) -> VT:
-        return self._members(tx).length(tx)
+        own = self._own(tx, "__len__")
+        return own.call(tx, [], {}) if own is not None else self._members(tx).length(tx)
 
     def contains(self, tx: Tracer, item: VT) -> bool:
-        return self._members(tx).contains(tx, item)
+        own = self._own(tx, "__contains__")
+        return tx.truth(own.call(tx, [item], {})) if own is not None else self._members(tx).contains(tx, item)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         if type(self.cls).__setattr__ is not type.__setattr__:
@@ -198,10 +260,9 @@ class ClassVariable(VariableTracker):
         if issubclass(self.cls, BaseException):
             return ExceptionVariable(self.cls, list(args))
         if getattr(self.cls, "__abstractmethods__", None):
-            missing = ", ".join(sorted(self.cls.__abstractmethods__))  # type: ignore[attr-defined]
-            tx.raise_exception(
-                TypeError, f"Can't instantiate abstract class {self.cls.__name__} with abstract methods {missing}"
-            )
+            run(tx, object.__new__, [self.cls])  # raises what this version of Python raises
+        if issubclass(self.cls, type):
+            return tx.make_class(self.cls, args, kwargs)
         base = payload_base(self.cls)
         if base is None:
             new, _ = find_on_type(self.cls, "__new__")
@@ -239,13 +300,23 @@ class UnboundVariable(VariableTracker):
     def python_type(self) -> type:
         return type(self.value)
 
+    def as_python_object(self) -> Any:
+        return self.value
+
+    def as_constant(self) -> Any:
+        return self.value
+
+    def hash_key(self, tx: Tracer) -> Any:
+        return self.value
+
     def truth(self, tx: Tracer) -> bool:
         return True
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if self.name == "__new__":
             cls = args[0].realize(tx)
-            assert isinstance(cls, ClassVariable)
+            if not isinstance(cls, ClassVariable):
+                raise self.refuse("a call")
             return cls.make(tx, args[1:], kwargs)
         if isinstance(self.value, (types.BuiltinFunctionType, types.BuiltinMethodType)):
             if self.name == "__init_subclass__":
@@ -256,6 +327,8 @@ class UnboundVariable(VariableTracker):
                 value = args[1] if len(args) > 1 else tx.constant(None)
                 return tx.new_dict([(key, value) for key in args[0].unpack(tx)], self.owner.cls)
             raise self.refuse("a call")
+        if not args:
+            tx.raise_exception(TypeError, f"unbound method {self.owner.cls.__name__}.{self.name}() needs an argument")
         receiver = args[0].realize(tx)
         if isinstance(receiver, UserObjectVariable):
             return BoundSlotVariable(receiver, self.name, self.value).call(tx, args[1:], kwargs)

@@ -199,6 +199,18 @@ def _deque(tx: Tracer, iterable: VT | None = None, maxlen: VT | None = None) -> 
     return made
 
 
+CONSTRUCTORS[staticmethod] = lambda tx, function, /: tx.descriptor(staticmethod, [function])
+CONSTRUCTORS[classmethod] = lambda tx, function, /: tx.descriptor(classmethod, [function])
+
+
+@makes(property)
+def _property(
+    tx: Tracer, fget: VT | None = None, fset: VT | None = None, fdel: VT | None = None, doc: VT | None = None
+) -> VT:
+    none = tx.constant(None)
+    return tx.descriptor(property, [part if part is not None else none for part in (fget, fset, fdel, doc)])
+
+
 @makes(slice)
 def _slice(tx: Tracer, /, *args: VT) -> VT:
     none = tx.constant(None)
@@ -214,4 +226,6 @@ def _slice(tx: Tracer, /, *args: VT) -> VT:
 def _type(tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
     if len(args) == 1 and not kwargs:
         return tx.wrap(args[0].realize(tx).python_type(), None, constant=True)
-    raise Unsupported("making a class is not traced", remedy="define the class outside the compiled function")
+    if len(args) != 3:
+        tx.raise_exception(TypeError, "type() takes 1 or 3 arguments")
+    return tx.make_class(type, args, kwargs)

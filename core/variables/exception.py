@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import VariableTracker
 from .object import UserObjectVariable
+from .traceback import TracebackVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -25,11 +26,24 @@ class ExceptionVariable(UserObjectVariable):
         self.cause: VT | None = None
         self.context: VT | None = None
         self.suppress_context = False
+        self.traceback: VT | None = None
 
     def init_base(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         """BaseException.__init__."""
         self.args = list(args)
         return tx.constant(None)
+
+    def chain(self, handled: VT) -> None:
+        """The exception is raised while `handled` is being handled."""
+        if handled is self:
+            return
+        link = handled
+        while isinstance(link, ExceptionVariable) and link.context is not None:  # no cycle may come of it
+            if link.context is self:
+                link.context = None
+                break
+            link = link.context
+        self.context = handled
 
     def truth(self, tx: Tracer) -> bool:
         return True
@@ -45,7 +59,7 @@ class ExceptionVariable(UserObjectVariable):
         if name == "__suppress_context__":
             return tx.constant(self.suppress_context)
         if name == "__traceback__":
-            return none
+            return self.traceback or none
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else none
         if name == "with_traceback":
@@ -61,8 +75,20 @@ class ExceptionVariable(UserObjectVariable):
             self.suppress_context = value.as_constant()
         elif name == "args":
             self.args = value.unpack(tx)
-        elif name != "__traceback__":
+        elif name == "__traceback__":
+            self.set_traceback(tx, value)
+        else:
             super().plain_set_attr(tx, name, value)
+
+    def set_traceback(self, tx: Tracer, value: VT) -> None:
+        """`error.__traceback__ = value`."""
+        value = value.realize(tx)
+        if value.kind == "constant" and value.as_constant() is None:
+            self.traceback = None
+        elif isinstance(value, TracebackVariable):
+            self.traceback = value
+        else:
+            tx.raise_exception(TypeError, "__traceback__ must be a traceback or None")
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if name in ("__str__", "__repr__") and all(arg.is_constant() for arg in self.args):
@@ -74,6 +100,7 @@ class ExceptionVariable(UserObjectVariable):
                 text = repr(self.args[0].as_constant())
             return tx.constant(text)
         if name == "with_traceback":
+            self.set_traceback(tx, args[0])
             return self
         return super().call_method(tx, name, args, kwargs)
 
@@ -103,7 +130,7 @@ class ExceptionVariable(UserObjectVariable):
 
 
 class WithTracebackVariable(VariableTracker):
-    """`exception.with_traceback`: tracebacks are Python's to make, so the exception itself comes back."""
+    """`exception.with_traceback`."""
 
     kind = "method"
 
@@ -112,4 +139,5 @@ class WithTracebackVariable(VariableTracker):
         self.exception = exception
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        self.exception.set_traceback(tx, args[0])
         return self.exception

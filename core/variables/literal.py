@@ -85,4 +85,6 @@ def from_result(tx: Tracer, value: Any) -> VariableTracker:
         return tx.new_dict([(from_result(tx, key), from_result(tx, item)) for key, item in value.items()])
     if isinstance(value, (range, slice, type, types.UnionType)):
         return tx.wrap(value, None, constant=True)
+    if type(value).__name__ in ("Pattern", "Match") and type(value).__module__ == "re":
+        return tx.wrap(value, None, constant=True)
     raise Unsupported(f"a {type(value).__name__} made from constants is not traced")

@@ -436,7 +436,7 @@ class DictVariable(ContainerVariable):
         for name, value in named.items():
             self.store(tx, tx.constant(name), value)
 
-    def op_init(self, tx: Tracer, *args: VT, **named: VT) -> None:
+    def op_init(self, tx: Tracer, /, *args: VT, **named: VT) -> None:
         if self.cls is collections.defaultdict and args:
             self.default_factory, args = args[0].realize(tx), args[1:]
         if len(args) > 1:

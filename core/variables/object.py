@@ -217,6 +217,11 @@ class UserObjectVariable(VariableTracker):
                 raise self.refuse(f"setting the C attribute {name!r}")
             tx.call_function(tx.wrap(setter, None, constant=True), [tx.wrap(raw, source), self, value])
             return
+        if not isinstance(raw, types.MemberDescriptorType) and find_on_type(self.cls, "__dict__")[0] is MISSING:
+            text = f"'{self.cls.__name__}' object has no attribute '{name}'"
+            if raw is not MISSING:
+                text = f"'{self.cls.__name__}' object attribute '{name}' is read-only"
+            tx.raise_exception(AttributeError, text)
         self.write(tx, name, value)
 
     def write(self, tx: Tracer, name: str, value: VT) -> None:

@@ -68,6 +68,9 @@ class Emitter(Protocol):
     def load_entered_exit(self, context: Any) -> None:
         """Make the context manager, enter it, push its bound __exit__."""
 
+    def leave_region(self, context: Any) -> None:
+        """Let a real context manager leave the region that it entered before the traced code."""
+
     def make_function(self, function: Any) -> None:
         """Push the function that a NestedFunctionVariable stands for."""
 
@@ -129,6 +132,18 @@ class Tracer(Protocol):
 
     def new_dict(self, pairs: Iterable[tuple[VT, VT]], cls: type = dict) -> VT: ...
     def new_set(self, items: Iterable[VT], cls: type = set) -> VT: ...
+    def make_class(self, meta: type, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """type.__new__(meta, *args, **kwargs)."""
+
+    def descriptor(self, cls: type, args: Sequence[VT]) -> VT:
+        """staticmethod(function), classmethod(function) or property(...)."""
+
+    def register_hook(self, tensor: Any, method: str, hook: VT) -> VT:
+        """tensor.method(hook); the tracker of the handle."""
+
+    def is_unreal(self, value: Any) -> bool:
+        """True for a class that the traced code defined and for what stands for trackers in it."""
+
     def new_iterator(self, produce: Callable[[Tracer], VT | None], cls: type) -> VT:
         """An iterator whose next_item is `produce(tx)` (None = end); `cls` is its Python class."""
 

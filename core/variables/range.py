@@ -57,7 +57,7 @@ class RangeVariable(ContainerVariable):
         return bool(self.value)
 
     def length(self, tx: Tracer) -> VT:
-        return tx.constant(len(self.value))
+        return fold(tx, len, [self.value])
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:
         return tx.constant(self.value == other.value) if isinstance(other, RangeVariable) else None
@@ -69,7 +69,7 @@ class RangeVariable(ContainerVariable):
 
     def take(self, tx: Tracer, index: int) -> VT | None:
         """Item `index`, None behind the end."""
-        return tx.constant(self.value[index]) if index < len(self.value) else None
+        return tx.constant(self.value[index]) if self.value[index : index + 1] else None
 
     def unpack(self, tx: Tracer) -> list[VT]:
         return [tx.constant(number) for number in self.value]
@@ -100,10 +100,19 @@ class RangeVariable(ContainerVariable):
         return fold(tx, self.value.__getitem__, [index])
 
     def do_index(self, tx: Tracer, item: VT, /) -> VT:
-        return fold(tx, self.value.index, [item.realize(tx).as_constant()])
+        item = item.realize(tx)
+        if item.kind == "constant":
+            return fold(tx, self.value.index, [item.as_constant()])
+        for place, number in enumerate(self.value):
+            if tx.compare_equal(tx.constant(number), item):
+                return tx.constant(place)
+        tx.raise_exception(ValueError, "sequence.index(x): x not in sequence")
 
     def do_count(self, tx: Tracer, item: VT, /) -> VT:
-        return tx.constant(int(self.contains(tx, item)))
+        item = item.realize(tx)
+        if item.kind == "constant":
+            return fold(tx, self.value.count, [item.as_constant()])
+        return tx.constant(sum(tx.compare_equal(tx.constant(number), item) for number in self.value))
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.push_null()

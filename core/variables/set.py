@@ -372,6 +372,8 @@ class SetVariable(ContainerVariable):
         return self._in_place(tx, other, self.do_symmetric_difference_update)
 
     def op_init(self, tx: Tracer, iterable: VT | None = None, /) -> None:
+        if self.cls is frozenset:
+            return
         self.do_clear(tx)
         if iterable is not None:
             self.do_update(tx, iterable)

@@ -54,7 +54,7 @@ def _text(tx: Tracer, tracker: VT, function: Any, outer: frozenset[int]) -> str:
         name, raw = "__repr__", find_special(cls, "__repr__")
     if isinstance(raw, types.FunctionType) and raw.__module__ not in ("enum", "collections", "types"):
         return _checked(tx, tracker.call_method(tx, name, [], {}).realize(tx), name)
-    if tracker.kind in ("constant", "builtin", "class", "range"):
+    if tracker.kind in ("constant", "builtin", "class", "range", "immutable"):
         return run(tx, function, [tracker.as_constant()])
     if tracker.kind in BRACKETS or tracker.kind in ("dict", "set", "slice"):
         return _container(tx, tracker, outer)

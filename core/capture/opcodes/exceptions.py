@@ -6,6 +6,7 @@ from typing import Any
 
 from ...variables.base import ObservedException, VariableTracker
 from ...variables.exception import ExceptionVariable
+from ...variables.traceback import TracebackVariable
 from .host import Host
 
 
@@ -15,6 +16,9 @@ class ExceptionOpcodes(Host):
     def unwind(self, raised: ObservedException) -> None:
         """Go to the handler of the current instruction, or let the exception out of this code."""
         entry = self.decoded.handler_of(self.current)
+        again = self.current.opname == "RERAISE" or self.current.opname == "RAISE_VARARGS" and not self.current.arg
+        if not again and isinstance(raised.value, ExceptionVariable):
+            raised.value.traceback = TracebackVariable()  # one longer by this frame
         if entry is None:
             raise raised
         del self.stack[entry.depth :]
@@ -62,19 +66,20 @@ class ExceptionOpcodes(Host):
         exception = self.as_exception(self.pop())
         if cause is not None:
             cause = cause.realize(self)
-            exception.cause = None if self.is_none(cause) else self.as_exception(cause)
+            text = "exception causes must derive from BaseException"
+            exception.cause = None if self.is_none(cause) else self.as_exception(cause, text)
             exception.suppress_context = True
-        if handled and handled[-1] is not exception and exception.context is None:
-            exception.context = handled[-1]
+        if handled:
+            exception.chain(handled[-1])
         raise ObservedException(exception)
 
-    def as_exception(self, value: VariableTracker) -> Any:
+    def as_exception(self, value: VariableTracker, text: str = "exceptions must derive from BaseException") -> Any:
         """The exception that `raise value` raises: value itself, or an instance of the class."""
         value = value.realize(self)
         if value.kind == "class":
             value = self.call_function(value, [])
         if not issubclass(value.python_type(), BaseException):
-            self.raise_exception(TypeError, "exceptions must derive from BaseException")
+            self.raise_exception(TypeError, text)
         if not isinstance(value, ExceptionVariable):
             raise self.unsupported("raising an exception object made outside", "make the exception where it is raised")
         return value
@@ -95,7 +100,8 @@ class ExceptionOpcodes(Host):
         # stack: __exit__, lasti, previous exception, exception
         leave, exception = self.stack[-4], self.stack[-1]
         cls = self.wrap(exception.python_type(), None, constant=True)
-        self.push(leave.call(self, [cls, exception, self.constant(None)], {}))
+        traceback = exception.get_attr(self, "__traceback__")
+        self.push(leave.call(self, [cls, exception, traceback], {}))
 
     def CLEANUP_THROW(self, instruction: Any) -> None:
         exception = self.stack[-1]

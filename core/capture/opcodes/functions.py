@@ -40,7 +40,9 @@ class FunctionOpcodes(Host):
         self.push(function)
 
     def LOAD_BUILD_CLASS(self, instruction: Any) -> None:
-        raise self.unsupported("defining a class is not traced", "define the class outside the compiled function")
+        self.push(self.wrap(self.builtins_dict()["__build_class__"], None, constant=True))
 
     def SETUP_ANNOTATIONS(self, instruction: Any) -> None:
-        raise self.unsupported("class bodies are not traced", "define the class outside the compiled function")
+        name = self.constant("__annotations__")
+        if not self.namespace.contains(self, name):
+            self.namespace.set_item(self, name, self.new_dict([]))

@@ -36,6 +36,7 @@ class Host:
     index: int
     current: Any
     keyword_names: tuple[str, ...]
+    namespace: Any
     parent: Any
     function: Any
     line: Any

@@ -120,7 +120,11 @@ class VariableOpcodes(Host):
         self.push(value)
 
     def LOAD_CLASSDEREF(self, instruction: Any) -> None:
-        self.LOAD_DEREF(instruction)
+        found = self._in_namespace(str(instruction.argval))
+        if found is not None:
+            self.push(found)
+        else:
+            self.LOAD_DEREF(instruction)
 
     def STORE_DEREF(self, instruction: Any) -> None:
         self.cells[str(instruction.argval)].set(self, self.pop())
@@ -137,11 +141,45 @@ class VariableOpcodes(Host):
         if instruction.flags & 1 and not self.null_before_callable:
             self.push(NULL)
 
+    # -- names of a class body -------------------------------------------------------------------------------------
+
     def LOAD_NAME(self, instruction: Any) -> None:
-        if instruction.argval in self.locals:
-            self._load_local(instruction.argval)
-        else:
-            self.push(self.load_global(instruction.argval))
+        found = self._in_namespace(instruction.argval)
+        self.push(found if found is not None else self.load_global(instruction.argval))
+
+    def _in_namespace(self, name: str) -> VariableTracker | None:
+        """What the class body bound, None where it bound no such name."""
+        if self.namespace is None:
+            return self.locals.get(name)
+        key = self.constant(name)
+        try:
+            return self.namespace.get_item(self, key).realize(self)
+        except self.observed_exception as raised:
+            if not issubclass(raised.value.python_type(), KeyError):
+                raise
+            return None
+
+    def STORE_NAME(self, instruction: Any) -> None:
+        self.namespace.set_item(self, self.constant(instruction.argval), self.pop())
+
+    def DELETE_NAME(self, instruction: Any) -> None:
+        try:
+            self.namespace.del_item(self, self.constant(instruction.argval))
+        except self.observed_exception as raised:
+            if not issubclass(raised.value.python_type(), KeyError):
+                raise
+            self.raise_exception(NameError, f"name '{instruction.argval}' is not defined")
+
+    def LOAD_LOCALS(self, instruction: Any) -> None:
+        self.push(self.namespace)
+
+    def LOAD_FROM_DICT_OR_GLOBALS(self, instruction: Any) -> None:
+        self.pop()
+        self.LOAD_NAME(instruction)
+
+    def LOAD_FROM_DICT_OR_DEREF(self, instruction: Any) -> None:
+        self.pop()
+        self.LOAD_CLASSDEREF(instruction)
 
     def load_global(self, name: str) -> VariableTracker:
         """A global or builtin, as LOAD_GLOBAL finds it."""

@@ -1,0 +1,196 @@
+"""Functions of the standard library that run for real while tracing: their results depend on known arguments alone."""
+
+from __future__ import annotations
+
+import _abc
+import _string
+import builtins
+import re
+import sys
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import Unsupported
+from ..variables.base import VariableTracker
+from ..variables.builtin import BuiltinVariable
+from ..variables.literal import from_result
+from ..variables.traceback import TracebackVariable
+from .special_calls import Handler, callable_object, function
+
+VT = VariableTracker
+
+
+def known(tx: Any, what: str, args: Sequence[VT], kwargs: dict[str, VT]) -> tuple[list[Any], dict[str, Any]]:
+    """The values of arguments; a graph break where one is not known."""
+    values = [arg.look_inside(tx) for arg in args]
+    keywords = {key: value.look_inside(tx) for key, value in kwargs.items()}
+    for value in (*values, *keywords.values()):
+        if not value.is_constant():
+            raise Unsupported(f"{what}() of {value.describe()} is not traced", remedy="call it outside the function")
+    return [value.as_constant() for value in values], {key: value.as_constant() for key, value in keywords.items()}
+
+
+def folded(fn: Callable[..., Any], errors: tuple[type[Exception], ...] = (TypeError, ValueError)) -> Handler:
+    """A handler that calls `fn` for real."""
+
+    def handler(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        values, keywords = known(tx, fn.__name__, args, kwargs)
+        if any(callable(value) for value in (*values, *keywords.values())):
+            raise Unsupported(f"{fn.__name__}() with a function is not traced", remedy="call it outside the function")
+        try:
+            result = fn(*values, **keywords)
+        except errors as error:
+            tx.raise_exception(type(error), *error.args)
+        if fn in (re.finditer, _string.formatter_parser):
+            return from_result(tx, list(result)).iterate(tx)
+        return from_result(tx, result)
+
+    return handler
+
+
+for _fn in (
+    re.compile,
+    re.match,
+    re.fullmatch,
+    re.search,
+    re.sub,
+    re.subn,
+    re.split,
+    re.findall,
+    re.finditer,
+    re.escape,
+):
+    function(_fn)(folded(_fn, (TypeError, ValueError, re.error, OverflowError)))
+for _fn in (
+    sys.intern,
+    _string.formatter_parser,
+    sys.getrecursionlimit,
+    sys.getfilesystemencoding,
+    sys.getdefaultencoding,
+):
+    callable_object(_fn)(folded(_fn))
+
+
+@callable_object(_string.formatter_field_name_split)
+def field_name_split(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The first part of a field's name, and an iterator over the rest."""
+    (text,), _ = known(tx, "formatter_field_name_split", args, kwargs)
+    try:
+        first, rest = _string.formatter_field_name_split(text)
+        parts = from_result(tx, list(rest))
+    except (TypeError, ValueError) as error:
+        tx.raise_exception(type(error), *error.args)
+    return tx.new_tuple([tx.constant(first), parts.iterate(tx)])
+
+
+@callable_object(builtins.compile)
+def compile_text(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """compile() of known text: a code object, or the SyntaxError."""
+    values, keywords = known(tx, "compile", args, kwargs)
+    keywords.setdefault("dont_inherit", True)  # the caller here is not the program
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            code = compile(*values, **keywords)
+        except (SyntaxError, ValueError, TypeError, OverflowError) as error:
+            if said:
+                raise Unsupported("compile() that warns is not traced", remedy="compile outside the function") from None
+            tx.raise_exception(type(error), *error.args)
+    if said:
+        raise Unsupported("compile() that warns is not traced", remedy="compile outside the function")
+    return tx.constant(code)
+
+
+# -- abstract base classes ---------------------------------------------------------------------------------------------
+
+
+@callable_object(_abc._abc_init)
+def abc_init(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Which methods of a new class are abstract."""
+    return _on_made_class(tx, _abc._abc_init, args)
+
+
+@callable_object(_abc._abc_register)
+def abc_register(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """cls.register(other), for classes that the traced code defines."""
+    return _on_made_class(tx, _abc._abc_register, args)
+
+
+def _on_made_class(tx: Any, fn: Callable[..., Any], args: list[VT]) -> VT:
+    values, _ = known(tx, fn.__name__, args, {})
+    if not tx.is_unreal(values[0]):
+        raise Unsupported("registering with an abstract class is not traced", remedy="register outside the function")
+    try:
+        result = fn(*values)
+    except (TypeError, RuntimeError) as error:
+        tx.raise_exception(type(error), *error.args)
+    return tx.wrap(result, None, constant=True)
+
+
+@callable_object(_abc._abc_instancecheck)
+def abc_instancecheck(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """isinstance as ABCMeta answers it."""
+    return BuiltinVariable(isinstance).call(tx, [args[1], args[0]], {})
+
+
+@callable_object(_abc._abc_subclasscheck)
+def abc_subclasscheck(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """issubclass as ABCMeta answers it."""
+    return BuiltinVariable(issubclass).call(tx, [args[1], args[0]], {})
+
+
+# -- tracebacks and references -----------------------------------------------------------------------------------------
+
+
+@function(traceback.clear_frames)
+def clear_frames(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Frees the locals of finished frames; while tracing nothing is left of those."""
+    target = (args or list(kwargs.values()))[0].realize(tx)
+    if not isinstance(target, TracebackVariable) and not (target.is_constant() and target.as_constant() is None):
+        raise Unsupported("clearing the frames of a traceback made outside is not traced", remedy="do it outside")
+    return tx.constant(None)
+
+
+@callable_object(weakref.proxy)
+def make_proxy(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A proxy that collections makes between the links of a list, each held by another reference as well."""
+    if tx.globals_dict.get("__name__") != "collections" or len(args) != 1 or kwargs:
+        raise Unsupported("making a weak proxy is not traced", remedy="make it outside the compiled function")
+    proxies = tx.trace.proxies
+    key = id(args[0])
+    if key not in proxies:
+        proxies[key] = ProxyVariable(args[0])
+    return proxies[key]
+
+
+class ProxyVariable(VariableTracker):
+    """weakref.proxy(object) while the object lives."""
+
+    kind = "proxy"
+
+    def __init__(self, target: VT) -> None:
+        super().__init__(None)
+        self.target = target
+
+    def python_type(self) -> type:
+        return weakref.ProxyType
+
+    def truth(self, tx: Any) -> bool:
+        return tx.truth(self.target)
+
+    def get_attr(self, tx: Any, name: str) -> VT:
+        return self.target.get_attr(tx, name)
+
+    def set_attr(self, tx: Any, name: str, value: VT) -> None:
+        self.target.set_attr(tx, name, value)
+
+    def del_attr(self, tx: Any, name: str) -> None:
+        self.target.del_attr(tx, name)
+
+    def reconstruct(self, emit: Any) -> None:
+        emit.load_const(weakref.proxy)
+        emit.load(self.target)
+        emit.call(1)

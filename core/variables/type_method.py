@@ -1,0 +1,87 @@
+"""The methods of `type` itself, as a metaclass's super() or an explicit type.__call__ reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Tracer
+
+VT = VariableTracker
+
+
+class TypeMethodVariable(VariableTracker):
+    """A method of `type` bound to a class."""
+
+    kind = "method"
+
+    def __init__(self, receiver: Any, name: str, descriptor: Any) -> None:
+        super().__init__(None)
+        self.receiver = receiver
+        self.name = name
+        self.descriptor = descriptor
+
+    def python_type(self) -> type:
+        return type(self.descriptor.__get__(int, type))
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "__self__":
+            return self.receiver
+        if name in ("__name__", "__qualname__", "__doc__"):
+            return tx.constant(getattr(self.descriptor, name))
+        return super().get_attr(tx, name)
+
+    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        handler = getattr(self, "on_" + self.name.strip("_"), None)
+        if handler is None:
+            raise self.receiver.refuse(f"type.{self.name}")
+        return handler(tx, *args, **kwargs)
+
+    def on_call(self, tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
+        return self.receiver.instantiate(tx, args, kwargs)
+
+    def on_init(self, tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
+        if len(args) not in (1, 3):
+            tx.raise_exception(TypeError, "type.__init__() takes 1 or 3 arguments")
+        return tx.constant(None)
+
+    def on_setattr(self, tx: Tracer, name: VT, value: VT) -> VT:
+        self.receiver.plain_set_attr(tx, name.realize(tx).as_constant(), value)
+        return tx.constant(None)
+
+    def on_delattr(self, tx: Tracer, name: VT) -> VT:
+        self.receiver.plain_del_attr(tx, name.realize(tx).as_constant())
+        return tx.constant(None)
+
+    def on_getattribute(self, tx: Tracer, name: VT) -> VT:
+        return self.receiver.plain_get_attr(tx, name.realize(tx).as_constant(), fallback=False)
+
+    def on_repr(self, tx: Tracer) -> VT:
+        return tx.constant(type.__repr__(self.receiver.cls))
+
+    on_str = on_repr
+
+    def on_mro(self, tx: Tracer) -> VT:
+        return tx.new_list([tx.wrap(base, None, constant=True) for base in type.mro(self.receiver.cls)])
+
+    def on_prepare(self, tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
+        return tx.new_dict([])
+
+    def on_instancecheck(self, tx: Tracer, instance: VT) -> VT:
+        return tx.constant(issubclass(instance.realize(tx).python_type(), self.receiver.cls))
+
+    def on_subclasscheck(self, tx: Tracer, cls: VT) -> VT:
+        other = cls.realize(tx).as_constant()
+        return tx.constant(self.receiver.cls in getattr(other, "__mro__", ()))
+
+    def on_dir(self, tx: Tracer) -> VT:
+        return tx.new_list([tx.constant(name) for name in type.__dir__(self.receiver.cls)])
+
+    def on_eq(self, tx: Tracer, other: VT) -> VT:
+        return tx.constant(True if other.realize(tx) is self.receiver else NotImplemented)

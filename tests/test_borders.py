@@ -25,7 +25,7 @@ BORDERS = {
         "a fake run fails with whatever torch raises",
     ),
     ("core/graph/transform_region.py", "transformed"): ("raises", "eager is asked by breaking the graph"),
-    ("core/torch_compat.py", "dispatch_state_kept"): ("raises", "frames of the error hold torch's guards"),
+    ("core/torch_compat/__init__.py", "dispatch_state_kept"): ("raises", "frames of the error hold torch's guards"),
     ("core/graph/refusals.py", "eager_exception"): ("answers", "the exception that eager raises is the answer"),
     ("core/backends/artifact.py", "build_artifact"): ("raises", "the edge of a plugin: named after it"),
     ("core/backends/registry.py", "Registry._load"): ("raises", "the edge of a plugin: it is quarantined"),

@@ -18,14 +18,17 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..errors import Unsupported, UserLine
+from ..torch_compat import fakes
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, writable
 from .constraints import Constraints
+from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, overlaps, storage_key
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .recorder import AtenRecord, new_recorder
 from .refusals import eager_exception, judge, quiet_fakes, refuse_by_name
 from .region import Region, escaped
+from .subgraph_call import subgraph_call
 from .symbols import as_policy, plain, symbolic_fake
 from .tree import leaves, map_tree, rebuild
 
@@ -87,6 +90,7 @@ class GraphBuilder:
         self._undo: list[tuple[Any, Callable[[], None], Callable[[], Any]]] = []
         self._region: Region | None = None
         self._rng_state: torch.Tensor | None = None
+        self._engine_ran = False
         self.ops = 0
 
     # -- what is created on first use ------------------------------------------------------------------------------
@@ -106,6 +110,7 @@ class GraphBuilder:
 
                     self._decompositions = default_table()
                 self._record.decompositions = self._decompositions
+                self._record.higher_order = subgraph_call
                 self._recorder = new_recorder(self._record)
         return self._mode
 
@@ -129,6 +134,10 @@ class GraphBuilder:
         """The real tensor that a tensor input was made from."""
         place = [other.index for other in self._inputs if other.is_tensor].index(item.index)
         return self._kept[place]
+
+    def value_of(self, fake: torch.Tensor) -> GraphValue | None:
+        """The value of a fake tensor of this graph."""
+        return self._known.get(id(fake))
 
     @property
     def inputs(self) -> tuple[GraphInput, ...]:
@@ -213,6 +222,8 @@ class GraphBuilder:
     def _fake_of(self, example: torch.Tensor, index: int, policies: Mapping[int, Any]) -> Any:
         mode = self.fake_mode
         source = torch_compat.input_source_class()(index)
+        if not policies and fakes.is_plain_leaf(example):
+            return fakes.plain_fake(mode, example)
         if not policies:
             return torch_compat.fake_of(mode, example, source)
         self.shape_env  # noqa: B018 - it must be there before the first symbol
@@ -279,7 +290,8 @@ class GraphBuilder:
         )
         mark = len(self._record.calls) if self._record is not None else 0
         name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
-        self._refuse_outer_gradients(target, line)
+        if target is torch.autograd.grad:
+            refuse_outer_gradients(self._inputs, self._kept, line)
         sequence = torch_compat.gradient_sequence_number()
         result = self._run(fn, name, fake_args, fake_kwargs, mark, line)
         if self._constraints is not None:
@@ -311,7 +323,8 @@ class GraphBuilder:
                 if fn in RECURRENT_FUNCTIONS and torch.is_grad_enabled() and _any_requires_grad(args):
                     # oneDNN's layer hands autograd an undefined tensor, which can't pass through a dispatch mode
                     stack.enter_context(torch_compat.without_onednn())
-                if fn is torch.autograd.grad:  # this thread has the modes
+                if fn in ENGINE_CALLS:  # this thread has the modes
+                    self._engine_ran = True
                     stack.enter_context(torch.autograd.set_multithreading_enabled(False))
                 stack.enter_context(self.fake_mode)
                 if self._recorder is not None:
@@ -352,22 +365,6 @@ class GraphBuilder:
         raise Unsupported(
             f"{name} writes to a tensor whose elements share memory", where=line, remedy="clone() the tensor first"
         )
-
-    def _refuse_outer_gradients(self, target: Any, line: UserLine | None) -> None:
-        """autograd.grad inside a graph can't see the history that an input has outside it, nor run its hooks."""
-        if target is not torch.autograd.grad:
-            return
-        what = None
-        if any(item.requires_grad and not item.is_leaf for item in self._inputs):
-            what = "an input whose gradient history lies outside the graph"
-        elif any(real._backward_hooks for real in self._kept):
-            what = "an input that has hooks"
-        if what is not None:
-            raise Unsupported(
-                f"torch.autograd.grad meets {what}",
-                where=line,
-                remedy="compute gradients outside the compiled function, or compile the whole computation",
-            )
 
     def _lift(self, leaf: Any) -> Any:
         """Real tensors among the arguments become inputs that the graph's caller supplies."""
@@ -498,6 +495,11 @@ class GraphBuilder:
                         remedy="return the new value in place of writing it",
                     )
 
+    @property
+    def in_region(self) -> bool:
+        """True while calls go to a region's graph."""
+        return self._region is not None
+
     def add_region_input(self, region: Region, fake: torch.Tensor) -> GraphValue:
         """An input of the region itself, for which its caller passes something."""
         value = self._known[id(fake)] = GraphValue(None, fake, region)  # type: ignore[arg-type]
@@ -615,6 +617,10 @@ class GraphBuilder:
         self._restore_state(write=True)
         if self._constraints is not None:
             self._constraints.check()
+        spent = spent_outputs(outputs, self._record, mode) if self._engine_ran else {}
+        if spent:
+            pairs = enumerate(outputs)
+            outputs = [self.call_method("detach", [v], {}) if at in spent else v for at, v in pairs]
         self._graph.output(tuple(self._node_of(value) for value in outputs))
         fakes = tuple(value.fake for value in outputs)
         record = self._record
@@ -633,6 +639,7 @@ class GraphBuilder:
             lines=self._lines,
             ops=self.ops,
             fixed_offsets=fixed_offsets(record) if record is not None else (),
+            spent=spent,
         )
 
     def _needs_grad(self, outputs: tuple[Any, ...]) -> bool:

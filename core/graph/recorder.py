@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from .. import torch_compat
-from ..errors import UserLine
+from ..errors import RecorderRefused, UserLine
+from . import static_fakes
 from .geometry import has_storage, same_geometry, storage_key
 from .tree import leaves
 from .twins import out_names
@@ -105,6 +106,7 @@ class AtenRecord:
 
     inputs: fakes, SymInts and SymFloats of the graph's inputs; facts: one entry an input, None for numbers.
     refused: why the record can't be used, None while it can; no_backward: why no backward can be recorded from it.
+    higher_order: makes a call to record of a higher-order operator's; see subgraph_call. Without it they are refused.
     """
 
     fake_mode: Any
@@ -116,6 +118,7 @@ class AtenRecord:
     refused_at: UserLine | None = None
     no_backward: str | None = None
     decompositions: Mapping[Any, Callable[..., Any]] = field(default_factory=dict)
+    higher_order: Callable[..., Any] | None = None
     sequence_starts: list[int] = field(default_factory=list)
     sequence_nodes: list[Any] = field(default_factory=list)
 
@@ -181,8 +184,7 @@ def _recorder_type() -> type:
         def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if not isinstance(op, torch_compat.OpOverload):
-                self.record.refuse(f"the higher-order operator {op} is not recorded", self.line)
-                return op(*args, **kwargs)
+                return self._higher_order(op, args, kwargs)
             if op.namespace == "prim":
                 return op(*args, **kwargs)
             for kind in types:
@@ -192,6 +194,18 @@ def _recorder_type() -> type:
             if decomposed is not NotImplemented:
                 return decomposed
             return self._run(op, args, kwargs)
+
+        def _higher_order(self, op: Any, args: Any, kwargs: Any) -> Any:
+            reason = ""
+            if self.record.higher_order is not None:
+                try:
+                    call, values, result = self.record.higher_order(self.record, op, args, kwargs)
+                    self._append(call, values, {}, result, None)
+                    return result
+                except RecorderRefused as refusal:
+                    reason = f": {refusal.what}"
+            self.record.refuse(f"the higher-order operator {op} is not recorded{reason}", self.line)
+            return op(*args, **kwargs)
 
         def _decompose(self, op: Any, args: Any, kwargs: Any) -> Any:
             decomposition = self.record.decompositions.get(op)
@@ -219,7 +233,9 @@ def _recorder_type() -> type:
                         self.record.refuse(f"{op} was given a tensor that is no input of the graph", self.line)
                     elif isinstance(leaf, torch.Generator):
                         self.record.refuse(f"{op} was given a random generator", self.line)
-            result = op(*args, **kwargs)
+            result = static_fakes.run(self.record.fake_mode, op, args, kwargs)
+            if result is NotImplemented:
+                result = op(*args, **kwargs)
             if before is not None and not self.backward and not same_geometry(before, args[0]):
                 if self.record.no_backward is None and (args[0]._is_view() or args[0].requires_grad):
                     # the engine takes views of subclasses again by their first function, not by their strides

@@ -1,4 +1,4 @@
-"""Every private torch name that core uses, in one place, with the torch versions it was checked with.
+"""Every private torch name that core uses, in one package, with the torch versions it was checked with.
 
 Checked with torch 2.11 and 2.13. Names that are costly to import are reached through functions.
 """
@@ -14,7 +14,6 @@ import sys
 import threading
 import traceback
 import types
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -56,6 +55,16 @@ def _fake_mode_class() -> type:
             return False
 
     return UnwrappedFakeTensorMode
+
+
+def fakes_take_higher_order_operators() -> None:
+    """Have torch's higher-order operators find their rule for fake tensors under our mode too: they look by class."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    for op in torch._ops._higher_order_ops.values():
+        rule = op.python_key_table.get(FakeTensorMode)
+        if rule is not None:
+            op.python_key_table.setdefault(_fake_mode_class(), rule)
 
 
 def fake_of(mode: Any, example: torch.Tensor, source: Any, symbolic_context: Any = None) -> Any:
@@ -126,9 +135,11 @@ def _load_peer(module: str, name: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _disable_later(fn: Any, recursive: bool = True, **options: Any) -> Any:
+def _disable_later(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
     """torch marks functions of its own that the peer must not trace on their first call, and keeps the marked form:
     this one marks for real once there is a peer."""
+    if fn is None:
+        return functools.partial(_disable_later, recursive=recursive, **options)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         peer = sys.modules.get(_PEER)
@@ -399,7 +410,7 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
     return result.node
 
 
-# -- context managers as decorators --------------------------------------------------------------------------------------
+# -- context managers as decorators ------------------------------------------------------------------------------------
 
 
 def context_decorator(manager: type) -> Any:
@@ -459,6 +470,28 @@ GLOBAL_MODULE_HOOKS = (
 )
 
 
+def call_is_overridden(module: torch.nn.Module) -> bool:
+    """True for a module whose class calls something else than torch's own chain of hooks and forward."""
+    return type(module).__call__ is not torch.nn.Module.__call__
+
+
+def set_compiled_call(module: torch.nn.Module, compile_call: Any) -> None:
+    """Set what Module.__call__ runs in place of hooks and forward as written; None puts those back.
+
+    Module.compile of torch uses the same attribute; copies and pickles leave it out. Checked with torch 2.11 and 2.13.
+    """
+    if compile_call is None:
+        module._compiled_call_impl = None
+        return
+    enter = type(module)._call_impl
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return enter(self, *args, **kwargs)
+
+    call.__name__ = call.__qualname__ = f"{type(module).__qualname__}.__call__"
+    module._compiled_call_impl = types.MethodType(compile_call(call), module)  # type: ignore[assignment]
+
+
 def unknown_active_mode() -> str | None:
     """The name of an active TorchFunction or TorchDispatch mode, under which capture leaves the call alone."""
     if torch._C._len_torch_dispatch_stack():
@@ -500,73 +533,6 @@ def aot_module_simplified() -> Any:
     return function
 
 
-@functools.cache
-def calibrate_tensor_guards() -> str:
-    """Let the guard evaluator learn how this torch's tensors and global state are read; once a process.
-
-    Returns 'A' (offsets) or 'B' (exported functions) for tensors. Checked with torch 2.13.
-    """
-    from torch.utils import _device
-
-    from . import _C
-
-    hooks = torch._C._autograd
-    accelerator = torch.accelerator.current_accelerator()
-    kinds = {"xpu": 12, "mps": 13}  # c10::DeviceType; cpu is 0, cuda 1
-    device_types = (0, 1, *(kinds[name] for name in kinds if accelerator is not None and accelerator.type == name))
-    _C.global_state_calibrate(
-        torch.autograd.forward_ad.__dict__,
-        _device.DeviceContext(torch.device("meta")),
-        device_types,
-        hooks._push_saved_tensors_default_hooks,
-        hooks._pop_saved_tensors_default_hooks,
-        torch.__version__.startswith("2.13."),  # its flags were compared with the headers
-    )
-    samples = [(sample, dispatch_key_bits(sample)) for sample in _sample_tensors()]
-    return _C.tensor_abi.calibrate(torch, samples, torch._C._dispatch_keys)
-
-
-def _sample_tensors() -> list[torch.Tensor]:
-    """Tensors of known contents: one a dtype, then shapes, strides, autograd states, views and layouts."""
-    with torch.inference_mode(False), torch.enable_grad(), torch._C.DisableTorchFunction():
-        samples = _one_a_dtype()
-        leaf = torch.ones(3, 4, requires_grad=True)
-        was_leaf = torch.ones(2, requires_grad=True)
-        was_leaf.requires_grad_(False)
-        samples += [
-            torch.ones((), device="cpu"),
-            torch.ones(2, 3, 4)[1:, ::2].transpose(0, 2),
-            torch.ones(1, 2, 3, 4, 5),
-            torch.ones(1, 2, 3, 4, 5, 6),
-            torch.ones(0, 7),
-            leaf,
-            was_leaf,
-            leaf * 2,
-            torch.nn.Parameter(torch.ones(2)),
-            torch.nn.Parameter(torch.ones(2), requires_grad=False),
-            torch.ones(2, dtype=torch.complex64).conj(),
-            torch.ones(2, dtype=torch.complex64).conj().imag,
-            torch.ones(2, 2).to_sparse(),
-            torch.empty(4, device="meta")[1:],
-        ]
-        with torch.inference_mode():
-            samples.append(torch.ones(2, 2))
-    return samples
-
-
-def _one_a_dtype() -> list[torch.Tensor]:
-    dtypes = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
-    samples = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some dtypes are experimental, some deprecated: nothing is computed here
-        for dtype in sorted(dtypes, key=str):
-            try:
-                samples.append(torch.empty(2, dtype=dtype, device="meta"))
-            except (RuntimeError, TypeError, NotImplementedError):
-                continue  # a dtype without tensors can't be guarded either
-    return samples
-
-
 def core_decompositions() -> Any:
     """torch's table that takes ATen apart to the core operator set: OpOverload -> function."""
     from torch._decomp import core_aten_decompositions
@@ -585,6 +551,17 @@ def without_onednn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
+@functools.cache
+def calibrate_tensor_guards() -> str:
+    """Let the guard evaluator learn how this torch's tensors and global state are read; once a process.
+
+    Returns 'A' (offsets) or 'B' (exported functions) for tensors.
+    """
+    from . import calibration
+
+    return calibration.calibrate()
+
+
 OpOverload = torch._ops.OpOverload
 """The class of torch.ops.<namespace>.<operator>.<overload>."""
 
@@ -593,6 +570,23 @@ OpOverloadPacket = torch._ops.OpOverloadPacket
 
 associative_scan = torch._higher_order_ops.associative_scan
 """The function that combines the elements of a dimension pairwise, from the first to each."""
+
+HigherOrderOperator = torch._ops.HigherOrderOperator
+"""The class of torch.ops.higher_order.<operator>: operators that take functions."""
+
+while_loop = torch._higher_order_ops.while_loop
+"""The function that torch.while_loop names where a torch has it."""
+
+run_captured = importlib.import_module("torch._higher_order_ops.utils")._maybe_compile_and_run_fn
+"""(fn, *args): how torch's functions over higher-order operators call the part that is to be captured."""
+
+
+def peer_allows_in_graph(fn: Any) -> bool:
+    """True for a function given to torch.compiler.allow_in_graph, which has loaded the peer for that."""
+    rules = sys.modules.get(f"{_PEER}.trace_rules")
+    allowed = getattr(rules, "_allowed_callable_ids", None)
+    return allowed is not None and id(fn) in allowed
+
 
 CustomOperator = torch._library.custom_ops.CustomOpDef
 """What torch.library.custom_op makes of a function."""
@@ -641,6 +635,11 @@ def optimizer_step_wrapper() -> types.CodeType:
     """The code of what torch wraps around the step of each optimizer."""
     wrap = sys.modules["torch.optim.optimizer"]._use_grad_for_differentiable
     return next(const for const in wrap.__code__.co_consts if isinstance(const, types.CodeType))
+
+
+def delayed_error(words: str) -> Any:
+    """A callable that gives one tensor back with a history whose backward raises RuntimeError(words)."""
+    return torch._C._functions.DelayedError(words.encode(), 1)
 
 
 def kept_out_wrapper() -> types.CodeType:

@@ -1,0 +1,97 @@
+"""Fake tensors made directly, with this package's private names of torch. Checked with torch 2.11 and 2.13."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def is_plain_leaf(example: torch.Tensor) -> bool:
+    """Whether a dense tensor is all there is to it: no view, no history, no gradient, no bit that defers an operation.
+
+    Numbers in a tensor are left to torch, which remembers what their item() is.
+    """
+    return (
+        type(example) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        and example.layout is torch.strided
+        and example.is_leaf
+        and example.dim() > 0
+        and not example._is_view()
+        and not (example.requires_grad and (example.grad is not None or example.grad_dtype != example.dtype))
+        and not (example.is_conj() or example.is_neg() or example.is_quantized or example.is_inference())
+        and not (example._is_zerotensor() or any(getattr(example, "names", ())))
+        and not torch._C._functorch.is_functorch_wrapped_tensor(example)
+        and example.device.type in ("cpu", "cuda")
+    )
+
+
+def plain_fake(mode: Any, example: torch.Tensor) -> Any:
+    """What from_tensor makes of such a tensor, without its imports: sympy for shapes that hold no symbol.
+
+    Known to the mode's own converter, so that tensors which share the memory find it. Checked with torch 2.11 and 2.13.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    converter = mode.fake_tensor_converter
+    metas = converter.meta_converter
+    known = converter._get_memo(example)
+    if known is not None:
+        return known
+    storage = metas.describer.describe_storage(example.untyped_storage())
+    with torch._C._DisableTorchDispatch(), torch.inference_mode(False):
+        shared = metas.get_storage_memo(storage)
+        if shared is None:
+            shared = torch.empty(storage.size, dtype=torch.uint8, device="meta").untyped_storage()
+            metas.set_storage_memo(storage, shared)
+        meta = torch.empty(0, dtype=example.dtype, device="meta")
+        meta.set_(shared, example.storage_offset(), example.shape, example.stride())
+        meta.requires_grad_(example.requires_grad)
+        fake = FakeTensor(mode, meta, example.device)
+    if isinstance(example, torch.nn.Parameter):
+        fake._is_param = True
+    if isinstance(example, torch.nn.Buffer):
+        fake._is_buffer = True
+        fake.persistent = example.persistent
+    converter.set_tensor_memo(example, fake)
+    return fake
+
+
+def meta_kernels(mode: Any) -> Any:
+    """A context in which operators take fakes of the mode for the meta tensors that they are."""
+    from torch._subclasses.fake_tensor import in_kernel_invocation_manager
+
+    return in_kernel_invocation_manager(mode)
+
+
+def wrap_meta(mode: Any, result: Any, device: torch.device) -> Any:
+    """A meta tensor as a fake tensor on the device; a fake, which an operator returns that writes to it, as it is."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(result, FakeTensor):
+        return result
+    with torch._C._DisableTorchDispatch():
+        return FakeTensor(mode, result, device)
+
+
+def new_fake(mode: Any, sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> Any:
+    """A fake tensor with its elements in order."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    with torch._C._DisableTorchDispatch():
+        return FakeTensor(mode, torch.empty(sizes, dtype=dtype, device="meta"), device)
+
+
+def is_bare_fake(mode: Any, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a fake of the mode with nothing beside its geometry."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return (
+        type(tensor) is FakeTensor
+        and tensor.fake_mode is mode
+        and tensor.constant is None
+        and tensor.real_tensor is None
+        and tensor.layout is torch.strided
+        and not (tensor.is_conj() or tensor.is_neg())
+    )

@@ -29,9 +29,16 @@ TEMPORARY = ".t"
 class CodeEmitter:
     """Appends to `out`. `outputs` are the graph's outputs in the order of first use."""
 
-    def __init__(self, frame: Any, grad_mode: bool = True, unreal: dict[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        frame: Any,
+        grad_mode: bool = True,
+        unreal: dict[int, int] | None = None,
+        made_again: dict[int, VT] | None = None,
+    ) -> None:
         self.frame = frame
         self.unreal = unreal or {}  # ids of what exists only while tracing
+        self.made_again = made_again or {}  # trackers of those that the emitted code makes anew, by id
         self.grad_mode = grad_mode  # where the emitted code stands
         self.entered_regions = 0
         self.out: list[Instruction] = []
@@ -148,6 +155,9 @@ class CodeEmitter:
         return f".g{index}"
 
     def load_const(self, value: Any) -> None:
+        if id(value) in self.made_again:
+            self.load(self.made_again[id(value)])
+            return
         if self.unreal:
             self._refuse_unreal(value)
         self.add(emit.load_const(value))

@@ -32,6 +32,7 @@ from ..variables.constant import ConstantVariable
 from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
 from ..variables.function import CodeVariable, MethodVariable, UserFunctionVariable
 from ..variables.literal import is_literal
+from ..variables.namespace import NamespaceVariable
 from ..variables.nn_module import ModuleVariable
 from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
@@ -273,6 +274,9 @@ def _property(tx: Any, value: Any, source: Any) -> VT:
 
 def _object(tx: Any, value: Any, source: Any) -> VT:
     cls = type(value)
+    if isinstance(value, types.SimpleNamespace):
+        tx.guard(source, TypeIs(cls))
+        return NamespaceVariable(cls, value, source)
     if type(cls).__name__ == "pybind11_type" or policy.is_stdlib(cls.__module__ or "") and not _has_python_methods(cls):
         return _opaque(tx, value, source)
     if source is not None:

@@ -16,6 +16,7 @@ from .base import VariableTracker
 from .exception import ExceptionVariable
 from .function import MethodVariable
 from .literal import run
+from .namespace import NamespaceVariable
 from .nn_module import ModuleVariable
 from .object import MISSING, BoundSlotVariable, UserObjectVariable, find_on_type, is_data_descriptor
 from .type_method import TypeMethodVariable
@@ -38,7 +39,7 @@ def new_object(cls: type) -> UserObjectVariable:
     """An object of a plain class that the traced code makes."""
     if issubclass(cls, torch.nn.Module):
         return ModuleVariable(cls)
-    return UserObjectVariable(cls)
+    return NamespaceVariable(cls) if issubclass(cls, types.SimpleNamespace) else UserObjectVariable(cls)
 
 
 class ClassVariable(VariableTracker):
@@ -248,6 +249,8 @@ class ClassVariable(VariableTracker):
             result = tx.call_function(tx.wrap(init, None, constant=True), [instance, *args], kwargs)
             if not (result.is_constant() and result.as_constant() is None):
                 tx.raise_exception(TypeError, "__init__() should return None")
+        elif isinstance(instance, NamespaceVariable):
+            instance.init_base(tx, args, kwargs)
         elif isinstance(instance, UserObjectVariable) and instance.payload is not None and init is not object.__init__:
             BoundSlotVariable(instance, "__init__", init).call(tx, args, kwargs)
         elif isinstance(instance, UserObjectVariable) and init is object.__init__ and (args or kwargs):
@@ -266,7 +269,7 @@ class ClassVariable(VariableTracker):
         base = payload_base(self.cls)
         if base is None:
             new, _ = find_on_type(self.cls, "__new__")
-            if new is not object.__new__:
+            if new not in (object.__new__, types.SimpleNamespace.__new__):
                 raise self.refuse("making an object of a class written in C")
             return new_object(self.cls)
         return UserObjectVariable(self.cls, payload=self._payload(tx, base, args))

@@ -196,6 +196,7 @@ class AutocastVariable(TorchContextVariable):
     def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
         super().__init__(cls, args, kwargs, source)
         self.tokens: list[Any] = []
+        self.real: Any = None  # a manager that was entered before the traced code
 
     def enter(self, tx: Tracer) -> None:
         manager = self.cls(*self.args, **self.kwargs)
@@ -206,12 +207,31 @@ class AutocastVariable(TorchContextVariable):
         )
 
     def exit(self, tx: Tracer) -> None:
-        if not self.tokens:
+        if self.tokens:
+            tx.builder.exit_autocast(self.tokens.pop(), line=tx.line)
+        else:
+            self._leave_real(tx)
+
+    def _leave_real(self, tx: Tracer) -> None:
+        """Leave a region that was entered before the graph: for the rest of the graph that is a region with the
+        settings of before; the real manager leaves when the graph ran."""
+        if self.real is None or not hasattr(self.real, "prev_fastdtype") or tx.side_effects.is_mutated(self):
             raise Unsupported(
-                "leaving an autocast region that was entered before the graph is not traced",
-                remedy="keep what breaks the graph out of the region",
+                "leaving an autocast region that this manager has not entered is not traced",
+                remedy="use torch.autocast in a with statement",
             )
-        tx.builder.exit_autocast(self.tokens.pop(), line=tx.line)
+        found = [getattr(self.real, name) for name in BEFORE]
+        for name, value in zip(BEFORE, found):
+            tx.guard(InstanceAttrSource(self.source, name), Equals(value))
+        enabled, dtype, cached = found
+        tx.builder.enter_autocast(self.real.device, dtype, enabled, cached, line=tx.line)
+        tx.side_effects.mutated(self)
+
+    def write_back(self, emit: Emitter) -> None:
+        emit.leave_region(self)
+
+
+BEFORE = ("prev", "prev_fastdtype", "prev_cache_enabled")  # what autocast found when it was entered, and puts back
 
 
 class ProfileRangeVariable(TorchContextVariable):
@@ -299,7 +319,9 @@ def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | No
         return found
     if cls in AUTOCASTS:
         args = tuple(part(name) for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"))
-        return AutocastVariable(torch.autocast, args, source=source)
+        region = AutocastVariable(torch.autocast, args, source=source)
+        region.real = value if source is not None else None
+        return region
     return None
 
 

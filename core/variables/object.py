@@ -307,6 +307,10 @@ class UserObjectVariable(VariableTracker):
             return self.payload.as_proxy()
         return super().as_proxy()
 
+    def own_method(self, tx: Tracer, name: str, args: Sequence[VT]) -> VT | None:
+        """What a method in C of the class's base, other than object and a container, gives; None: not traced."""
+        return None
+
     # -- coming back -----------------------------------------------------------------------------------------------
 
     def reconstruct(self, emit: Emitter) -> None:
@@ -413,6 +417,9 @@ class BoundSlotVariable(VariableTracker):
                 return handler(tx, *args)
         if name == "__init__":
             return receiver.init_base(tx, args, kwargs) if hasattr(receiver, "init_base") else tx.constant(None)
+        own = receiver.own_method(tx, name, args)
+        if own is not None:
+            return own
         raise receiver.refuse(f"the C method {name!r}")
 
     def _init_payload(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
@@ -510,9 +517,9 @@ class InstanceDictVariable(VariableTracker):
         return self.owner.own_attribute(tx, item.as_constant()) is not None
 
     def iterate(self, tx: Tracer) -> VT:
-        return self._snapshot(tx).iterate(tx)
+        return self.snapshot(tx).iterate(tx)
 
-    def _snapshot(self, tx: Tracer) -> VT:
+    def snapshot(self, tx: Tracer) -> VT:
         pairs = []
         for name in self._names(tx):
             value = self.owner.own_attribute(tx, name)
@@ -555,7 +562,7 @@ class InstanceDictVariable(VariableTracker):
             return tx.constant(self.contains(tx, args[0]))
         if name == "__len__":
             return self.length(tx)
-        return self._snapshot(tx).call_method(tx, name, args, kwargs)
+        return self.snapshot(tx).call_method(tx, name, args, kwargs)
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load(self.owner)

@@ -117,7 +117,7 @@ def inside_no_grad(x):
     return z, torch.is_grad_enabled()
 
 
-@program(graphs=3, breaks=4)
+@program(graphs=3, breaks=3)
 def inside_autocast(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = x @ x.t()
@@ -580,7 +580,7 @@ def importing_a_module_for_the_first_time(x):
     return x + f(1, 0, 0)[1]
 
 
-@program(graphs=3, breaks=8)
+@program(graphs=1, breaks=0)
 def defining_classes(x):
     class A:
         def f(self, x):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...guards.source import AttrSource
 from ...variables.base import ObservedException, VariableTracker
 from ...variables.exception import ExceptionVariable
 from ...variables.traceback import TracebackVariable
@@ -100,8 +101,14 @@ class ExceptionOpcodes(Host):
         # stack: __exit__, lasti, previous exception, exception
         leave, exception = self.stack[-4], self.stack[-1]
         cls = self.wrap(exception.python_type(), None, constant=True)
-        traceback = exception.get_attr(self, "__traceback__")
-        self.push(leave.call(self, [cls, exception, traceback], {}))
+        self.push(leave.call(self, [cls, exception, self.traceback_of(exception)], {}))
+
+    def traceback_of(self, exception: Any) -> Any:
+        """exception.__traceback__; that of an exception which Python raised is a real one, to be handed on."""
+        real = getattr(exception, "value", None)
+        if exception.source is None or not isinstance(real, BaseException):
+            return exception.get_attr(self, "__traceback__")
+        return self.lazy(real.__traceback__, AttrSource(exception.source, "__traceback__"))
 
     def CLEANUP_THROW(self, instruction: Any) -> None:
         exception = self.stack[-1]

@@ -16,13 +16,12 @@ from .. import torch_compat
 from ..errors import Unsupported
 from ..graph.function_region import FunctionPlan, stand_in, traced_function
 from ..graph.region import Region
-from ..guards.checks import Is, Length
-from ..guards.source import AttrSource
 from ..variables.autograd_function import FunctionContextVariable
 from ..variables.base import VariableTracker
 from ..variables.function import FunctionVariable, UserFunctionVariable
 from ..variables.object import find_on_type
 from ..variables.tensor import TensorVariable
+from .backward import guard_hooks
 from .regions import refuse_escapes, tensors_in, trace_body
 from .special_calls import function
 
@@ -64,8 +63,7 @@ def gradients(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """torch.autograd.grad of tensors in the graph: the engine runs on the fakes, which have no hooks."""
     for item in tx.builder.inputs:
         if item.is_tensor and item.requires_grad and item.source is not None:
-            hooks = tx.builder.real_input(item)._backward_hooks
-            tx.guard(AttrSource(item.source, "_backward_hooks"), Is(None) if hooks is None else Length(0))
+            guard_hooks(tx, item.source, tx.builder.real_input(item), "_backward_hooks")
     return tx.graph_call(torch.autograd.grad, args, kwargs)
 
 

@@ -51,7 +51,9 @@ class CapturedGraph:
     module: runs with one argument an input, returns a tuple; it leaves grad mode and autocast as it found them.
     outputs: the fake of each output. needs_grad: an output or a mutated input carries gradients that the graph itself
     must provide. mutated: indices of inputs written to. lines: user line of each call node, by node name.
-    ops: number of torch-level calls. fixed_offsets: (input, storage offset) that the code relies on (as_strided).
+    ops: number of torch-level calls. spent: what autograd says to a backward from an output, by its place, where the
+    graph itself has used up the history; the output comes detached.
+    fixed_offsets: (input, storage offset) that the code relies on (as_strided).
     """
 
     module: fx.GraphModule
@@ -65,6 +67,7 @@ class CapturedGraph:
     lines: Mapping[str, UserLine]
     ops: int = 0
     fixed_offsets: tuple[tuple[int, int], ...] = ()
+    spent: Mapping[int, str] = field(default_factory=dict)
 
     def shapes(self) -> ShapeFacts:
         """The symbols of the graph and the conditions on them, as they stand now (see symbols.shape_facts)."""

@@ -26,8 +26,8 @@ LARGEST_TRIAL_BYTES = 1 << 28
 """Above this many bytes of operands a failing call isn't repeated on real tensors; it becomes a break."""
 
 _REAL_TENSOR = "keep it outside the compiled function: it needs the real tensor"
+_BACKWARD = "run the engine by torch.autograd.grad and assign .grad"
 _GENERATOR = "seed and query the random generator outside the compiled function"
-_BACKWARD = "call backward() outside the compiled function, or return the loss"
 
 REFUSED_METHODS = {
     "data_ptr": _REAL_TENSOR,
@@ -152,8 +152,10 @@ def _first_line(error: BaseException) -> str:
 def _repeatable(fn: Any) -> bool:
     """Only torch's own functions are called a second time: they have no effect besides their operands."""
     module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__objclass__", None), "__module__", "") or ""
-    return module.split(".")[0] in ("torch", "_operator", "operator", "builtins", "math") or isinstance(
-        fn, torch_compat.OpOverload
+    return (
+        module == f"{__package__}.engine"
+        or module.split(".")[0] in ("torch", "_operator", "operator", "builtins", "math")
+        or isinstance(fn, torch_compat.OpOverload)
     )
 
 

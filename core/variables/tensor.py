@@ -42,9 +42,6 @@ BREAKS = {
     "untyped_storage": "take the storage outside the compiled function",
     "storage": "take the storage outside the compiled function",
     "_typed_storage": "take the storage outside the compiled function",
-    "backward": "call backward() outside the compiled function",
-    "register_hook": "register hooks outside the compiled function",
-    "register_post_accumulate_grad_hook": "register hooks outside the compiled function",
     "retain_grad": "call retain_grad() outside the compiled function",
     "set_": "give the tensor new storage outside the compiled function",
     "resize_": "make a tensor of the new size",
@@ -135,9 +132,7 @@ class TensorVariable(VariableTracker):
 
     def _grad(self, tx: Tracer) -> VT:
         if self.real is None or self.source is None:
-            if not self.fake.requires_grad or self.fake.grad_fn is not None:
-                return tx.constant(None)
-            raise self.refuse("reading .grad")
+            return tx.constant(None)  # a backward in the graph would have put it among the attributes
         return tx.wrap(self.real.grad, AttrSource(self.source, "grad"))
 
     def shape(self, tx: Tracer) -> VT:
@@ -176,6 +171,12 @@ class TensorVariable(VariableTracker):
         self.attributes[name] = value
 
     def _fits_as_grad(self, value: VT) -> bool:
+    def assign_grad(self, tx: Tracer, value: VT) -> None:
+        """A first gradient arrived, or one that takes the place of the last."""
+        if self.source is not None:
+            tx.side_effects.mutated(self)
+        self.attributes["grad"] = value
+
         """True for what autograd takes as the gradient of an input: None, or a tensor like it."""
         if value.is_constant() and value.as_constant() is None:
             return True
@@ -242,13 +243,8 @@ class TensorVariable(VariableTracker):
             return self.shape(tx)
         return tx.graph_result(result, derived=True)
 
-    def method_new(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
-        raise self.refuse("Tensor.new", remedy="use new_empty, new_zeros or new_tensor")
-
-    def method_type(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
-        if args or kwargs:
-            return None
-        return tx.constant(self.real.type() if self.real is not None else self.fake.type())
+    def method_backward(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
+        return tx.inline(torch.Tensor.backward, [self, *args], kwargs)
 
         """The old constructor: sizes or a torch.Size give memory as it is, a list or tuple gives its numbers."""
         given = [arg.realize(tx) for arg in args]
@@ -336,6 +332,13 @@ class TensorMethodVariable(VariableTracker):
 
     def __init__(self, tensor: TensorVariable, name: str) -> None:
         super().__init__(None)
+        if self.attributes:
+            emit.remember(self)
+        for name, value in self.attributes.items():
+            emit.copy_top()
+            emit.load(value)
+            emit.swap(2)
+            emit.store_attr(name)
         self.tensor = tensor
         self.name = name
 

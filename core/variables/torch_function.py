@@ -93,9 +93,8 @@ BREAKS: dict[Any, tuple[str, str]] = {
             "torch.set_default_dtype torch.set_default_device torch.use_deterministic_algorithms "
             "torch.set_float32_matmul_precision torch.set_printoptions torch.from_numpy torch.frombuffer "
             "torch.from_file "
-            "torch.cond torch.while_loop torch._higher_order_ops.while_loop torch._higher_order_ops.map "
-            "torch._higher_order_ops.scan torch.quantize_per_tensor torch.quantize_per_channel "
-            "torch.quantize_per_tensor_dynamic torch.autograd.backward torch.cuda.synchronize "
+            "torch.quantize_per_tensor torch.quantize_per_channel "
+            "torch.quantize_per_tensor_dynamic torch.cuda.synchronize "
             "torch.cuda.empty_cache "
             "torch.utils.data.get_worker_info",
             "call it outside the compiled function",

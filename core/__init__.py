@@ -8,18 +8,32 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "compile": "api",
-    "optimize": "api",
-    "disable": "api",
-    "reset": "api",
-    "explain": "api",
-    "stats": "api",
-    "is_compiling": "options",
-    "list_backends": "api",
+    **dict.fromkeys(
+        "compile optimize disable reset explain stats list_backends set_default_backend get_default_backend "
+        "compile_module_ capture_program".split(),
+        "api",
+    ),
+    **dict.fromkeys(("is_compiling", "is_dynamo_compiling", "is_exporting"), "options"),
+    **dict.fromkeys(
+        "mark_dynamic maybe_mark_dynamic mark_static mark_unbacked assume_constant_result allow_in_graph "
+        "substitute_in_graph nested_compile_region".split(),
+        "marks",
+    ),
+    **dict.fromkeys(
+        "skip_all_guards_unsafe skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe "
+        "skip_guard_on_all_nn_modules_unsafe keep_tensor_guards_unsafe".split(),
+        "guards.filter",
+    ),
+    "config": "settings",
+    "set_stance": "stance",
+    "cudagraph_mark_step_begin": "step",
     "CompileOptions": "options",
     "CoreError": "errors",
     "Unsupported": "errors",
     "RecompileLimit": "errors",
+    "RecompileRefused": "errors",
+    "ConstraintViolated": "errors",
+    "UnknownSetting": "errors",
     "InvalidOption": "errors",
     "BackendError": "errors",
     "BackendNotInstalled": "errors",
@@ -32,21 +46,45 @@ _EXPORTS = {
 }
 
 if TYPE_CHECKING:
+    from .api import capture_program as capture_program
     from .api import compile as compile
+    from .api import compile_module_ as compile_module_
     from .api import disable as disable
     from .api import explain as explain
+    from .api import get_default_backend as get_default_backend
     from .api import list_backends as list_backends
     from .api import optimize as optimize
     from .api import reset as reset
+    from .api import set_default_backend as set_default_backend
     from .api import stats as stats
     from .errors import BackendError as BackendError
     from .errors import CoreError as CoreError
     from .errors import Unsupported as Unsupported
+    from .guards.filter import keep_tensor_guards_unsafe as keep_tensor_guards_unsafe
+    from .guards.filter import skip_all_guards_unsafe as skip_all_guards_unsafe
+    from .guards.filter import skip_guard_on_all_nn_modules_unsafe as skip_guard_on_all_nn_modules_unsafe
+    from .guards.filter import skip_guard_on_globals_unsafe as skip_guard_on_globals_unsafe
+    from .guards.filter import skip_guard_on_inbuilt_nn_modules_unsafe as skip_guard_on_inbuilt_nn_modules_unsafe
+    from .marks import allow_in_graph as allow_in_graph
+    from .marks import assume_constant_result as assume_constant_result
+    from .marks import mark_dynamic as mark_dynamic
+    from .marks import mark_static as mark_static
+    from .marks import mark_unbacked as mark_unbacked
+    from .marks import maybe_mark_dynamic as maybe_mark_dynamic
+    from .marks import nested_compile_region as nested_compile_region
+    from .marks import substitute_in_graph as substitute_in_graph
     from .options import CompileOptions as CompileOptions
     from .options import is_compiling as is_compiling
+    from .options import is_dynamo_compiling as is_dynamo_compiling
+    from .options import is_exporting as is_exporting
+    from .settings import config as config
+    from .stance import set_stance as set_stance
+    from .step import cudagraph_mark_step_begin as cudagraph_mark_step_begin
 
 
 def __getattr__(name: str) -> Any:
+    if name == "capture":
+        return import_module(".capture", __name__)  # a package that can be called
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module 'core' has no attribute {name!r}")
@@ -56,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_EXPORTS])
+    return sorted({*globals(), *_EXPORTS, "capture"})

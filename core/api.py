@@ -1,16 +1,21 @@
-"""The public functions of core."""
+"""The public functions of core that compile, and what they share: the callables of each function."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from . import _C, events
+from . import _C, events, stance
 from .errors import InvalidOption
 from .options import CompileOptions, disabled
+from .settings import config
+
+GUARD_FILTER = "guard_filter_fn"
 
 _callables: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
 _every: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -26,85 +31,131 @@ def compile(
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
     recompile_limit: int | None = None,
-    capture_scalar_outputs: bool = False,
-    nested: bool = True,
+    capture_scalar_outputs: bool | None = None,
+    nested: bool | None = None,
     name: str | None = None,
 ) -> Any:
     """Compile a function, a method, a module or any callable. Without `model`, a decorator.
 
     backend: an installed backend's name, a Backend object, or a callable `(gm, example_inputs) -> callable`; without
-    it CORE_BACKEND, else "inductor". fullgraph: a graph break raises core.Unsupported with the line, reason and remedy.
-    dynamic: None makes a size symbolic when it changes, True makes all symbolic, False none. options: of the backend.
-    recompile_limit: entries per callable. nested: also capture functions called after a graph break.
+    it that of set_default_backend, CORE_BACKEND or "inductor". fullgraph: a graph break raises core.Unsupported with
+    the line, reason and remedy. dynamic: None makes a size symbolic when it changes, True makes all symbolic, False
+    none. mode: how much the backend may spend for speed; one that does not know the mode is an error. options: of the
+    backend, and "guard_filter_fn". recompile_limit: entries per callable. nested: also capture functions called after
+    a graph break. What is not given comes from core.config.
 
     A module gives a module of the same class that shares the original's state; the original stays as it is. Raises
     BackendNotInstalled, BackendUnavailable, InvalidOption.
     """
+    given = dict(
+        backend=backend,
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        mode=mode,
+        options=options,
+        disable=disable,
+        recompile_limit=recompile_limit,
+        capture_scalar_outputs=capture_scalar_outputs,
+        nested=nested,
+        name=name,
+    )
     if model is None:
-        return functools.partial(
-            compile,
-            backend=backend,
-            fullgraph=fullgraph,
-            dynamic=dynamic,
-            mode=mode,
-            options=options,
-            disable=disable,
-            recompile_limit=recompile_limit,
-            capture_scalar_outputs=capture_scalar_outputs,
-            nested=nested,
-            name=name,
-        )
+        return functools.partial(compile, **given)
     if not callable(model):
         raise InvalidOption(
             f"compile() takes a callable, not {type(model).__name__}",
             instead="nothing was compiled",
             remedy="pass a function, a method, a module or another callable",
         )
-    given = {"recompile_limit": recompile_limit} if recompile_limit is not None else {}
-    settings = CompileOptions(
-        backend=default_backend() if backend is None else backend,
-        fullgraph=fullgraph,
-        dynamic=dynamic,
-        mode=mode,
-        backend_options=dict(options or {}),
-        capture_scalar_outputs=capture_scalar_outputs,
-        nested=nested,
-        name=name,
-        **given,
-    )
+    settings = _settings(given)
     if disable or disabled():
         return model
+    return _compile_object(model, settings, _resolved(settings))
+
+
+def _settings(given: Mapping[str, Any]) -> CompileOptions:
+    """The options of a call of compile(), with what was not given taken from core.config."""
+    chosen = {
+        name: getattr(config, name) if given[name] is None else given[name]
+        for name in ("backend", "dynamic", "recompile_limit", "capture_scalar_outputs", "nested")
+    }
+    options = dict(given["options"] or {})
+    guard_filter = options.pop(GUARD_FILTER, None)
+    if guard_filter is not None and not callable(guard_filter):
+        raise InvalidOption(
+            f"{GUARD_FILTER} is {type(guard_filter).__name__}, not a callable",
+            instead="nothing was compiled",
+            remedy="pass a function that takes a list of guard entries and returns one bool for each",
+        )
+    return CompileOptions(
+        fullgraph=given["fullgraph"],
+        mode=given["mode"],
+        backend_options=options,
+        name=given["name"],
+        guard_filter=guard_filter,
+        **chosen,
+    )
+
+
+def _resolved(settings: CompileOptions) -> Any:
+    """The backend of some options, which are checked against what it declares."""
     from .backends.registry import resolve_backend
     from .report import logs, progress
 
     logs.follow_environment()
     progress.start()
     resolved = resolve_backend(settings.backend)
-    resolved.validate_options(settings.backend_options)
-    return _compile_object(model, settings, resolved)
+    resolved.validate_options(resolved.with_mode(settings.backend_options, settings.mode))
+    return resolved
 
 
-def default_backend() -> str:
-    """The backend of compile() without `backend`: CORE_BACKEND, else inductor."""
-    import os
+def set_default_backend(backend: Any = None) -> None:
+    """The backend of compile() without `backend`, as `core.config.backend`. None: back to CORE_BACKEND or inductor.
 
-    return os.environ.get("CORE_BACKEND") or "inductor"
+    Raises BackendNotInstalled and its kin at once.
+    """
+    if backend is None:
+        del config.backend
+        return
+    from .backends.registry import resolve_backend
+
+    resolve_backend(backend)
+    config.backend = backend
 
 
-def _compile_object(model: Any, settings: CompileOptions, resolved: Any) -> Any:
+def get_default_backend() -> Any:
+    """What compile() takes where it is given no backend."""
+    return config.backend
+
+
+def compile_module_(module: Any, **options: Any) -> Any:
+    """Compile a module in place: its own calls run compiled from now on. Takes the options of compile(); returns it.
+
+    The class, the state and the names in state_dict stay; a copy and a pickle are uncompiled. `disable=True` undoes it.
+    """
+    from .compiled_module import compile_in_place
+
+    return compile_in_place(module, lambda call: compile(call, **options), undo=bool(options.get("disable")))
+
+
+def _compile_object(model: Any, settings: CompileOptions, resolved: Any, shared: bool = True) -> Any:
+    """shared: equal options give the same entries again, as long as the callable of before lives."""
     import torch
+
+    def one(fn: Any) -> Any:
+        return _compiled_function(fn, settings, resolved, shared)
 
     if isinstance(model, torch.nn.Module):
         from .compiled_module import compile_module
 
-        return compile_module(model, lambda fn: _compiled_function(fn, settings, resolved))
+        return compile_module(model, one)
     if isinstance(model, _C.CompiledCallable):
-        return _compiled_function(model.fn, settings, resolved)
+        return one(model.fn)
     if isinstance(model, types.FunctionType):
-        return _compiled_function(model, settings, resolved)
+        return one(model)
     if isinstance(model, types.MethodType):
-        return types.MethodType(_compile_object(model.__func__, settings, resolved), model.__self__)
-    return _compiled_function(_as_function(model), settings, resolved)
+        return types.MethodType(_compile_object(model.__func__, settings, resolved, shared), model.__self__)
+    return one(_as_function(model))
 
 
 def _as_function(target: Callable[..., Any]) -> Any:
@@ -119,10 +170,10 @@ def _as_function(target: Callable[..., Any]) -> Any:
     return call
 
 
-def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any) -> Any:
-    """The callable of a function; the same again for equal options while it lives."""
+def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any, shared: bool = True) -> Any:
+    """The callable of a function; where shared, the same again for equal options while it lives."""
     key = (id(fn), settings.key)
-    known = _callables.get(key)
+    known = _callables.get(key) if shared else None
     if known is not None and known.fn is fn:
         return known
     from .backends.compile_graph import compile_graph
@@ -132,9 +183,25 @@ def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any) -> Any:
         settings, lambda captured, name: compile_graph(captured, resolved, settings, name=settings.name or name)
     )
     result = _C.CompiledCallable(fn, compiler)
-    _callables[key] = result
+    if shared:
+        _callables[key] = result
     _every.add(result)
     return result
+
+
+def _on_forced_backend(original: Any) -> Any:
+    """The callable that runs in place of another one while the stance forces a backend."""
+    forced = stance.current().force_backend
+    twins = original.__dict__.setdefault("_core_twins", {})
+    settings = replace(original.callback.options, backend=forced, mode=None, backend_options={})
+    twin = twins.get(settings.key)
+    if twin is None:
+        twin = twins[settings.key] = _compiled_function(original.fn, settings, _resolved(settings), shared=False)
+        twin.twin = True
+    return twin
+
+
+stance.redirect_by(_on_forced_backend)
 
 
 def optimize(backend: Any = "inductor", *, nopython: bool = False, dynamic: bool | None = None) -> Callable[[Any], Any]:
@@ -142,8 +209,11 @@ def optimize(backend: Any = "inductor", *, nopython: bool = False, dynamic: bool
     return functools.partial(compile, backend=backend, fullgraph=nopython, dynamic=dynamic)
 
 
-def disable(fn: Any = None, *, recursive: bool = True, reason: str | None = None) -> Any:
-    """Run `fn` in plain Python, also when compiled code calls it (a graph break). recursive: also what it calls."""
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Run `fn` in plain Python, also when compiled code calls it (a graph break). Without `fn`, a decorator.
+
+    recursive: what it calls runs in plain Python too. reason: said in the report of the break.
+    """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     import torch
@@ -183,11 +253,16 @@ def stats() -> dict[str, int]:
     return events.totals()
 
 
-def list_backends() -> list[str]:
-    """Names that `backend=` takes, without importing any plugin."""
+def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")) -> list[str]:
+    """Names that `backend=` takes, without importing any plugin.
+
+    exclude_tags: "debug" leaves out the backends that compile nothing; None lists all. Other tags name nothing here.
+    """
+    from .backends.registry import DEBUGGING
     from .backends.registry import list_backends as names
 
-    return names()
+    left_out = DEBUGGING if "debug" in (exclude_tags or ()) else ()
+    return [name for name in names() if name not in left_out]
 
 
 def explain(fn: Any, **options: Any) -> Callable[..., Any]:
@@ -195,6 +270,30 @@ def explain(fn: Any, **options: Any) -> Callable[..., Any]:
     from .report.explain import explained
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return explained(lambda: compile(fn, **{"backend": "eager", **options}), args, kwargs)
+        return explained(lambda: _afresh(fn, options), args, kwargs)
 
     return run
+
+
+def capture_program(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """`core.capture(fn, *args, **kwargs)`: run `fn` once, captured, and return a CapturedProgram.
+
+    It has the graphs with their inputs, the guards as text, the breaks, the result, and is callable like `fn`. A graph
+    break ends one graph and begins the next. Nothing is compiled: the graphs run as they were captured.
+    """
+    from .report.captured_program import captured
+
+    return captured(lambda: _afresh(fn, {}), args, kwargs)
+
+
+def _afresh(fn: Any, options: Mapping[str, Any]) -> Any:
+    """`fn` compiled, with entries that no other callable shares."""
+    given = {**dict.fromkeys(_settings_names), "fullgraph": False, "backend": "eager", **options}
+    unknown = given.keys() - set(_settings_names)
+    if unknown:
+        raise TypeError(f"compile() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+    settings = _settings(given)
+    return fn if given["disable"] or disabled() else _compile_object(fn, settings, _resolved(settings), shared=False)
+
+
+_settings_names = tuple(inspect.signature(compile).parameters)[1:]

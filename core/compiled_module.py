@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from . import torch_compat
+from .errors import InvalidOption
+
 _ORIGINAL = "_core_original_class"
 
 
@@ -23,6 +26,21 @@ def compile_module(module: torch.nn.Module, compile_function: Callable[[Any], An
 
     call.__name__ = call.__qualname__ = f"{original.__qualname__}.__call__"
     return view(module, original, compile_function(call), lambda other: compile_module(other, compile_function))
+
+
+def compile_in_place(
+    module: torch.nn.Module, compile_call: Callable[[Any], Any], *, undo: bool = False
+) -> torch.nn.Module:
+    """Have the module's own calls run compiled: its class, state and names stay. undo: as written again."""
+    if not isinstance(module, torch.nn.Module) or torch_compat.call_is_overridden(module):
+        raise InvalidOption(
+            f"{type(module).__name__} "
+            + ("has a __call__ of its own" if isinstance(module, torch.nn.Module) else "is no module"),
+            instead="nothing was compiled",
+            remedy="use what core.compile() returns for it",
+        )
+    torch_compat.set_compiled_call(module, None if undo else compile_call)
+    return module
 
 
 def disable_module(module: torch.nn.Module, disable_function: Callable[[Any], Any]) -> torch.nn.Module:

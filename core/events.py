@@ -33,6 +33,8 @@ class FrameCaptured(Event):
     line: UserLine | None = None
     guards: int = 0
     seconds: float = 0.0
+    phases: tuple[tuple[str, float], ...] = ()
+    """(name, seconds) of each part of the time: tracing, the backend, guards and code."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -62,6 +64,8 @@ class EntryMade(Event):
     original: object = field(repr=False, compare=False)
     code: object = field(repr=False, compare=False)
     guards: tuple[object, ...] = field(default=(), repr=False, compare=False)
+    graph: object = field(default=None, repr=False, compare=False)
+    """The torch-level graph module of the entry, None where there is nothing to compute."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class GraphCaptured(Event):
     ops: int
     backend: str
     graph: object = field(default=None, repr=False, compare=False)
+    captured: object = field(default=None, repr=False, compare=False)
+    """The graph.captured.CapturedGraph itself; its record is read by the backend after this event."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -101,6 +107,31 @@ class Recompiled(Event):
     @property
     def counts(self) -> Mapping[str, int]:
         return {"recompiles": 1}
+
+
+@dataclass(frozen=True)
+class LimitReached(Event):
+    """A callable holds as many entries as it may; new cases run as written. Once for each callable.
+
+    reasons: one line an entry, why it refused the call that asked for one more.
+    """
+
+    function: str
+    limit: int
+    reasons: tuple[str, ...]
+    line: UserLine | None = None
+
+
+@dataclass(frozen=True)
+class UnguardedRead(Event):
+    """With config.audit_guards: a capture relied on something that no guard of its entry looks at.
+
+    what: the object or the way to it; line: where the traced code read it; reason: why it may change unseen.
+    """
+
+    what: str
+    line: UserLine | None
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,23 @@ def is_compiling() -> bool:
     return False  # capture answers True in its place
 
 
+is_dynamo_compiling = is_compiling
+"""The name that torch.compiler has for a capture that is not an export: here, every one."""
+
+
+def is_exporting() -> bool:
+    """False: core has no export of programs. torch.compiler has a function of this name."""
+    return False
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """The options of one compiled callable.
 
     backend: a name, a Backend object or a callable `(gm, example_inputs)`; fullgraph: a break raises;
     dynamic: True all sizes symbolic, False none, None a size becomes symbolic when it changes;
-    recompile_limit: entries a callable may hold; nested: capture frames called after a break.
+    recompile_limit: entries a callable may hold; nested: capture frames called after a break;
+    guard_filter: chooses which guards are kept (see guards.filter).
     """
 
     backend: Any = "inductor"
@@ -45,6 +55,7 @@ class CompileOptions:
     capture_scalar_outputs: bool = False
     nested: bool = True
     name: str | None = None
+    guard_filter: Any = None
 
     def __post_init__(self) -> None:
         if self.mode is not None and self.mode not in MODES:
@@ -59,7 +70,7 @@ class CompileOptions:
                 instead="nothing was compiled",
                 remedy="pass None (symbolic on the second shape), True or False",
             )
-        if not isinstance(self.recompile_limit, int) or self.recompile_limit < 1:
+        if type(self.recompile_limit) is not int or self.recompile_limit < 1:
             raise InvalidOption(
                 f"recompile_limit={self.recompile_limit!r} is not a positive integer",
                 instead="nothing was compiled",
@@ -81,4 +92,5 @@ class CompileOptions:
             self.capture_scalar_outputs,
             self.nested,
             self.name,
+            None if self.guard_filter is None else id(self.guard_filter),
         )

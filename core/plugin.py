@@ -30,6 +30,7 @@ from typing import Any
 import pluggy
 
 from .errors import BackendFailed
+from .step import current_step
 
 __all__ = [
     "GRAPH_LEVELS",
@@ -195,7 +196,8 @@ class CompileContext:
     parameters: indices of the inputs that are parameters or buffers of a module (`frozen`: they never change);
     deadline_s and workspace_limit_bytes: None for no limit; cache_dir: a folder the backend may write, None for none;
     report: takes a Finding; name: a readable name of the graph, for files and logs; tuning: the `mode` that the user
-    gave to compile ("default", "reduce-overhead", "max-autotune", ...).
+    gave to compile ("default", "reduce-overhead", "max-autotune", ...); step: how many steps the program has begun, for
+    memory that is reused from one to the next.
     """
 
     device: str = "cpu"
@@ -213,6 +215,7 @@ class CompileContext:
     report: Callable[[Finding], None] = _ignore
     name: str = "graph"
     tuning: str = "default"
+    step: Callable[[], int] = current_step
 
 
 @dataclass

@@ -55,7 +55,7 @@ def compile_context(
         device=graph_device(captured),
         mode=mode,
         shape_env=captured.shape_env,
-        options=resolved.validate_options(options.backend_options),
+        options=resolved.validate_options(resolved.with_mode(options.backend_options, options.mode)),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         output_strides=tuple(output_strides),
         parameters=parameters,

@@ -30,7 +30,7 @@ def compile_graph(
     resolved = backend if isinstance(backend, ResolvedBackend) else resolve_backend(backend)
     resolved.require_device(graph_device(captured).partition(":")[0])
     resolved.require_mode(training=captured.needs_grad)
-    emit(GraphCaptured(name, captured.ops, resolved.name, captured.module))
+    emit(GraphCaptured(name, captured.ops, resolved.name, captured.module, captured))
     build = _LEVELS[resolved.capabilities.graph_level]
     return build(captured, resolved, options, name)
 

@@ -36,6 +36,15 @@ class CallableBackend(Backend):
 class _CallableResolved(ResolvedBackend):
     """Options go to the function as keywords: its own signature is the declaration."""
 
+    def known_options(self) -> list[str]:
+        try:
+            parameters = list(inspect.signature(self.backend.function).parameters.values())  # type: ignore[attr-defined]
+        except ValueError:
+            return ["mode"]  # a callable without a signature (C code) decides itself
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            return ["mode"]
+        return sorted(parameter.name for parameter in parameters[2:])
+
     def validate_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         function = self.backend.function  # type: ignore[attr-defined]
         if given:

@@ -378,6 +378,9 @@ def resolve_backend(spec: Any) -> ResolvedBackend:
     return default_registry().resolve(spec)
 
 
+DEBUGGING = ("aot_eager", "eager")  # backends that compile nothing
+
+
 def list_backends() -> list[str]:
     """Names that `backend=` takes: installed, allowed and fit for this process. No plugin is imported."""
     registry = default_registry()

@@ -92,6 +92,32 @@ class ResolvedBackend:
             remedy="call it under torch.no_grad(), or choose another backend" if training else "choose another backend",
         )
 
+    def with_mode(self, given: Mapping[str, Any], mode: str | None) -> Mapping[str, Any]:
+        """The user's options with compile's `mode` as an option of that name, which is how a backend knows modes."""
+        if mode is None or mode == "default" and not self.knows_mode():
+            return given
+        if "mode" in given and given["mode"] != mode:
+            raise InvalidOption(
+                f"mode={mode!r} is given, and options with mode={given['mode']!r}",
+                instead="nothing was compiled",
+                remedy="pass one of the two",
+            )
+        if not self.knows_mode():
+            raise InvalidOption(
+                f"backend {self.label} does not know modes, and so not {mode!r}",
+                instead="nothing was compiled",
+                remedy=f"leave mode out; {_known_options(self.known_options())}",
+            )
+        return {**given, "mode": mode}
+
+    def knows_mode(self) -> bool:
+        """True for a backend that declares an option "mode"."""
+        return "mode" in self.known_options()
+
+    def known_options(self) -> list[str]:
+        """Names of the options that the backend takes."""
+        return sorted(self.options())
+
     def validate_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The backend's options with defaults filled in. Raises InvalidOption for unknown names and wrong values."""
         declared = self.options()
@@ -117,7 +143,11 @@ def _suggestion(name: str, declared: Mapping[str, Option]) -> str:
     close = difflib.get_close_matches(name, declared, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"its options are {', '.join(sorted(declared))}" if declared else "it takes no options"
+    return _known_options(sorted(declared))
+
+
+def _known_options(names: list[str]) -> str:
+    return f"its options are {', '.join(names)}" if names else "it takes no options"
 
 
 def _value_problem(option: Option, value: Any) -> str:

@@ -12,25 +12,39 @@ import threading
 import time
 import types
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from .. import _C, torch_compat
-from ..errors import CoreError, RecompileLimit, Unsupported, UserLine
-from ..events import EntryMade, FellBack, FrameCaptured, FrameSkipped, GraphBroken, Recompiled, compiling, emit
+from ..errors import CoreError, RecompileLimit, RecompileRefused, Unsupported, UserLine
+from ..events import (
+    EntryMade,
+    FellBack,
+    FrameCaptured,
+    FrameSkipped,
+    GraphBroken,
+    LimitReached,
+    Recompiled,
+    compiling,
+    emit,
+)
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
 from ..guards.checks import GlobalState, Is, TypeUnchanged
 from ..guards.failure import describe_failure, failing_guard
-from ..guards.source import ClosureSource, LocalSource
+from ..guards.guard import Guard
+from ..guards.source import ClosureSource, FrameValues, LocalSource
 from ..guards.tree import build_program
 from ..options import CompileOptions, disabled, strict
+from ..settings import config
+from ..stance import Stance, current
 from ..variables.base import VariableTracker
 from ..variables.cell import CellVariable
 from . import policy, replacement
 from .alias_guards import identity_guards, memory_guard
 from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop
 from .class_guards import class_guards, class_name
-from .dynamic import CapturePolicy, History, holders_of_lifted, is_lifted_source
+from .dynamic import CapturePolicy, History, holders_of_lifted, is_lifted_source, observe
 from .interpreter import RootInterpreter
 from .shape_guards import shape_guards
 from .trace import FrameInput, Trace
@@ -47,6 +61,7 @@ class FrameState:
     def __init__(self) -> None:
         self.history = History()
         self.warned = False
+        self.seen = False  # a first call has run as written, for its sizes
         self.latest: Any = None  # the entry made last
         self.idle = 0  # entries in a row that died before they served a second call
 
@@ -85,10 +100,12 @@ class FrameCompiler:
         reason = self._refuses(owner, code, globals_dict)
         if reason is not None:
             return None
+        frame = FrameInput(code, tuple(args), globals_dict, builtins, closure)
+        if not self._stance_allows(owner, frame):
+            return False
         if not self._lock.acquire(blocking=False):
             return False  # another thread compiles, or this one does further up: run as written meanwhile
         try:
-            frame = FrameInput(code, tuple(args), globals_dict, builtins, closure)
             with compiling(code.co_qualname, UserLine(code.co_filename, code.co_firstlineno)):
                 return self.compile_frame(owner, frame)
         finally:
@@ -103,17 +120,50 @@ class FrameCompiler:
         if code.co_flags & NO_CAPTURE:
             return "a generator or coroutine"
         if owner is None:
+            if policy.is_disabling_wrapper(code, globals_dict):
+                _C.quiet_code(code)
             return policy.code_is_skipped(code, globals_dict)
         return None
+
+    def _stance_allows(self, owner: Any, frame: FrameInput) -> bool:
+        """Whether a miss may compile now; False runs this call as written. Raises RecompileRefused."""
+        stance = current()
+        if stance.name == "eager_on_recompile":
+            return False
+        if stance.name == "fail_on_recompile" or stance.skip_guards and self._entries(owner, frame.code):
+            raise self._recompile_refused(stance, owner, frame)
+        if stance.name == "eager_then_compile" and isinstance(owner, _C.CompiledCallable):
+            state = self._state_of(owner, frame.code)
+            if not state.seen and not owner.entries():
+                state.seen = True
+                observe(state.history, self.options, frame, replacement.argument_names(frame.code))
+                return False
+        return True
+
+    def _recompile_refused(self, stance: Stance, owner: Any, frame: FrameInput) -> RecompileRefused:
+        call = (frame.args, frame.globals, frame.builtins, frame.closure)
+        entries = [entry for entry in self._entries(owner, frame.code) if entry.user]
+        reasons = [describe_failure(entry.user.guards, entry.program, *call) for entry in entries]
+        name, given = frame.code.co_qualname, "skip_guard_eval_unsafe" if stance.skip_guards else stance.name
+        why = "; ".join(reasons) if reasons else "it has no entry yet"
+        return RecompileRefused(
+            f"{name} would have to be compiled, which the stance {given!r} forbids: {why}",
+            where=UserLine(frame.code.co_filename, frame.code.co_firstlineno, name),
+            instead="the call was not made",
+            remedy="call it with every kind of argument before the stance is set, or set another stance",
+        )
+
+    def _entries(self, owner: Any, code: types.CodeType) -> list[Any]:
+        return owner.entries() if owner is not None else _C.frame_entries(code)
 
     # -- one frame -------------------------------------------------------------------------------------------------
 
     def compile_frame(self, owner: Any, frame: FrameInput) -> Any:
         """Recompile policy, capture, graph, guards, code, entry."""
         state = self._state_of(owner, frame.code)
-        entries = owner.entries() if owner is not None else _C.frame_entries(frame.code)
+        entries = self._entries(owner, frame.code)
         if state.count_idle() >= self.options.recompile_limit:
-            self._refuse_recompile(state, frame.code.co_qualname, ("it names objects that are gone by the next call",))
+            self._refuse_recompile(state, frame.code, ("it names objects that are gone by the next call",))
             return self._no_more(owner)
         if entries and not self._may_recompile(state, entries, frame):
             return self._no_more(owner)
@@ -159,7 +209,7 @@ class FrameCompiler:
         reasons = tuple(describe_failure(entry.user.guards, entry.program, *call) for entry in entries if entry.user)
         name = frame.code.co_qualname
         if len(entries) >= self.options.recompile_limit:
-            self._refuse_recompile(state, name, reasons)
+            self._refuse_recompile(state, frame.code, reasons)
             return False
         if reasons:
             emit(Recompiled(name, reasons))
@@ -172,20 +222,24 @@ class FrameCompiler:
         owner.frozen = True
         return False
 
-    def _refuse_recompile(self, state: FrameState, name: str, reasons: tuple[str, ...]) -> None:
-        limit = self.options.recompile_limit
+    def _refuse_recompile(self, state: FrameState, code: types.CodeType, reasons: tuple[str, ...]) -> None:
+        limit, name = self.options.recompile_limit, code.co_qualname
+        where = UserLine(code.co_filename, code.co_firstlineno, name)
         if self.options.fullgraph:
             why = reasons[0] if reasons else "no reason was kept"
             raise RecompileLimit(
                 f"{name} was compiled {limit} times and no entry accepts this call: {why}",
+                where=where,
+                instead="the call was not made",
                 remedy="raise recompile_limit, pass dynamic=True, or keep what differs out of the function",
             )
         if not state.warned:
             state.warned = True
+            emit(LimitReached(name, limit, reasons, where))
             listed = "\n  ".join(reasons)
             warnings.warn(
-                f"{name} has reached recompile_limit={limit}; new cases run uncompiled. "
-                f"Why each entry refused this call:\n  {listed}",
+                f"{name} ({code.co_filename}:{code.co_firstlineno}) has reached recompile_limit={limit}; new cases run "
+                f"uncompiled. Why each entry refused this call:\n  {listed}",
                 stacklevel=3,
             )
 
@@ -253,8 +307,17 @@ class FrameCompiler:
     def _entry(self, state: FrameState, trace: Trace, ending: Any, closed: bool, began: float) -> Any:
         frame = trace.frame
         name = frame.code.co_qualname
+        traced, backend = time.perf_counter(), 0.0
+
+        def compile_graph(captured: CapturedGraph) -> Any:
+            nonlocal backend
+            start = time.perf_counter()
+            result = self.compile_graph(captured, name)
+            backend = time.perf_counter() - start
+            return result
+
         try:
-            code, graph = replacement.build(trace, ending, lambda captured: self.compile_graph(captured, name))
+            code, graph = replacement.build(trace, ending, compile_graph)
         except BaseException:
             trace.builder.abort()
             raise
@@ -262,22 +325,35 @@ class FrameCompiler:
             self._graph_guards(trace, graph)
         trace.guards.update(identity_guards(trace))
         trace.guards.update(class_guards(trace, state.history.changing_classes))
-        program, guards = build_program(trace.guards)
+        program, guards = build_program(self._kept_guards(trace))
         if graph is None and closed and trace.side_effects.empty:
             code = frame.code.replace()  # nothing to compile: the code as it is, while these guards hold
         record = EntryRecord(guards, graph, frame.code)
         state.history.remember(trace.policy)
-        emit(
-            FrameCaptured(
-                name,
-                ending.position and ending.position.user_line(frame.code.co_filename),
-                len(guards),
-                time.perf_counter() - began,
-            )
-        )
-        emit(EntryMade(name, frame.code, code, tuple(guards)))
+        now = time.perf_counter()
+        phases = (("trace", traced - began), ("backend", backend), ("guards and code", now - traced - backend))
+        line = ending.position and ending.position.user_line(frame.code.co_filename)
+        emit(FrameCaptured(name, line, len(guards), now - began, phases))
+        emit(EntryMade(name, frame.code, code, tuple(guards), record.module))
         owners = holders_of_lifted(trace, graph) if graph is not None else ()
         return _C.Entry(program, code, closed or not self.options.nested, record, None, owners)
+
+    def _kept_guards(self, trace: Trace) -> Iterable[Guard]:
+        if config.audit_guards:
+            from .audit import unguarded_reads
+
+            for read in unguarded_reads(trace):
+                emit(read)
+        if self.options.guard_filter is None:
+            return trace.guards
+        from ..guards.filter import filtered
+
+        frame = trace.frame
+        return filtered(
+            trace.guards,
+            self.options.guard_filter,
+            FrameValues(frame.args, frame.globals, frame.builtins, frame.closure),
+        )
 
     def _graph_guards(self, trace: Trace, graph: CapturedGraph) -> None:
         for guard in shape_guards(graph):

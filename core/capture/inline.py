@@ -27,6 +27,7 @@ from . import (  # noqa: F401
     frames,
     host_calls,
     marked_calls,
+    named_tuple_class,
     optimizers,
     policy,
     special_calls,

@@ -201,6 +201,24 @@ def set_module_attribute(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.constant(None)
 
 
+def call_graph_module(tx: Any, wrapper: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """GraphModule.__call__: what it wraps is Module.__call__, or that of a class that had its own."""
+    module = args[0]
+    own = getattr(getattr(type(getattr(module, "value", None)), "_wrapped_call", None), "cls_call", wrapper)
+    if own is wrapper:
+        raise Unsupported("a graph module made while tracing is not traced", remedy="make it outside the function")
+    inner = torch.nn.Module.__call__ if own is None else own
+    return tx.call_function(tx.wrap(inner, None, constant=True), args, kwargs)
+
+
+_recompile = inspect.unwrap(torch.fx.GraphModule.recompile).__code__
+WRAPPERS.update(
+    (code, call_graph_module)
+    for code in _recompile.co_consts
+    if isinstance(code, types.CodeType) and code.co_name == "call_wrapped"
+)
+
+
 @function(torch.nn.RNNBase._weights_have_changed)
 def recurrent_weights_have_changed(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """Whether a recurrent module's weights are still those that it keeps weak references to; each is guarded."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +16,15 @@ class Explanation:
 
     result: Any = None
     frames: list[events.FrameCaptured] = field(default_factory=list)
+    entries: list[events.EntryMade] = field(default_factory=list)
     graphs: list[events.GraphCaptured] = field(default_factory=list)
     breaks: list[events.GraphBroken] = field(default_factory=list)
     recompiles: list[events.Recompiled] = field(default_factory=list)
+    limits: list[events.LimitReached] = field(default_factory=list)
     skipped: list[events.FrameSkipped] = field(default_factory=list)
     fallbacks: list[events.FellBack] = field(default_factory=list)
     artifacts: list[events.ArtifactBuilt] = field(default_factory=list)
+    unguarded: list[events.UnguardedRead] = field(default_factory=list)
 
     @property
     def graph_count(self) -> int:
@@ -32,6 +36,25 @@ class Explanation:
         """Number of graph breaks."""
         return len(self.breaks)
 
+    @property
+    def op_count(self) -> int:
+        """Number of torch-level calls in all graphs."""
+        return sum(graph.ops for graph in self.graphs)
+
+    @property
+    def guards(self) -> list[Any]:
+        """The guards of every entry, each once; `str()` of one is the statement and the user's line."""
+        return list(dict.fromkeys(guard for entry in self.entries for guard in entry.guards))
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds of the whole by phase: tracing, the backend, guards and code."""
+        total: dict[str, float] = {}
+        for frame in self.frames:
+            for name, seconds in frame.phases:
+                total[name] = total.get(name, 0.0) + seconds
+        return total
+
     def add(self, event: events.Event) -> None:
         """Sort one event in."""
         place = _PLACES.get(type(event))
@@ -39,40 +62,61 @@ class Explanation:
             getattr(self, place).append(event)
 
     def __str__(self) -> str:
-        ops = sum(graph.ops for graph in self.graphs)
-        lines = [f"{len(self.graphs)} graphs with {ops} operations, {len(self.breaks)} graph breaks"]
+        lines = [f"{len(self.graphs)} graphs with {self.op_count} operations, {len(self.breaks)} graph breaks"]
         for item in self.breaks:
             lines.append(f"  break at {item.line}: {item.reason}")
             if item.remedy:
                 lines.append(f"    remedy: {item.remedy}")
         for recompiled in self.recompiles:
             lines.append(f"  recompiled {recompiled.function}: {'; '.join(recompiled.reasons)}")
+        for limit in self.limits:
+            lines.append(f"  {limit.function} reached its limit of {limit.limit} entries; new cases run as written")
         for frame in self.frames:
-            lines.append(f"  {frame.function}: {frame.guards} guards, {frame.seconds * 1e3:.1f} ms")
+            split = ", ".join(f"{name} {seconds * 1e3:.1f}" for name, seconds in frame.phases)
+            lines.append(f"  {frame.function}: {frame.guards} guards, {frame.seconds * 1e3:.1f} ms ({split})")
         for skipped in self.skipped:
             lines.append(f"  skipped {skipped.function}: {skipped.reason}")
         for fallback in self.fallbacks:
             lines.append(f"  {fallback.stage} fell back: {fallback.reason}")
+        for artifact in self.artifacts:
+            lines.append(
+                f"  {artifact.backend}, {artifact.mode}: {artifact.kernels} kernels, {artifact.extern_calls} calls of "
+                f"torch's own, {artifact.seconds * 1e3:.1f} ms"
+            )
+        for read in self.unguarded:
+            lines.append(f"  no guard looks at {read.what}, read at {read.line}: {read.reason}")
+        for guard in self.guards:
+            lines.append(f"  guard: {guard}")
         return "\n".join(lines)
 
 
 _PLACES = {
     events.FrameCaptured: "frames",
+    events.EntryMade: "entries",
     events.GraphCaptured: "graphs",
     events.GraphBroken: "breaks",
     events.Recompiled: "recompiles",
+    events.LimitReached: "limits",
     events.FrameSkipped: "skipped",
     events.FellBack: "fallbacks",
     events.ArtifactBuilt: "artifacts",
+    events.UnguardedRead: "unguarded",
 }
+
+
+@contextmanager
+def listening(sink: Callable[[events.Event], None]) -> Iterator[None]:
+    """Hand events to `sink` for as long as the block runs."""
+    unsubscribe = events.subscribe(sink)
+    try:
+        yield
+    finally:
+        unsubscribe()
 
 
 def explained(make: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
     """Compile what `make` makes, call it, and say what happened."""
     explanation = Explanation()
-    unsubscribe = events.subscribe(explanation.add)
-    try:
+    with listening(explanation.add):
         explanation.result = make()(*args, **kwargs)
-    finally:
-        unsubscribe()
     return explanation

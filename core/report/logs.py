@@ -25,7 +25,9 @@ from ..events import (
     FrameSkipped,
     GraphBroken,
     GraphCaptured,
+    LimitReached,
     Recompiled,
+    UnguardedRead,
     subscribe,
 )
 
@@ -97,6 +99,14 @@ def _recompiled(event: Any) -> Text:
     return event.function, event.reasons
 
 
+def _limit(event: Any) -> Text:
+    return f"{event.function} ({event.line}) holds {event.limit} entries; new cases run as written", event.reasons
+
+
+def _unguarded(event: Any) -> Text:
+    return f"no guard looks at {event.what}", [f"read at {event.line}: {event.reason}"]
+
+
 def _kernels(event: Any) -> Text:
     header = f"{event.backend}, {event.mode}: {event.kernels} kernels, {event.extern_calls} calls of torch's own"
     describe = getattr(event.artifact, "describe", None)
@@ -105,9 +115,9 @@ def _kernels(event: Any) -> Text:
 
 CHANNELS: Mapping[str, Mapping[type[Event], Callable[[Any], Text]]] = {
     "graph": {GraphCaptured: _graph},
-    "guards": {EntryMade: _guards},
+    "guards": {EntryMade: _guards, UnguardedRead: _unguarded},
     "breaks": {GraphBroken: _break, FrameSkipped: _skipped, FellBack: _fell_back},
-    "recompiles": {Recompiled: _recompiled},
+    "recompiles": {Recompiled: _recompiled, LimitReached: _limit},
     "code": {EntryMade: _code},
     "kernels": {ArtifactBuilt: _kernels},
 }

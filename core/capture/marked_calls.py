@@ -1,0 +1,86 @@
+"""Calls of functions that the program marked: a result to take as it is, a node of the graph, a function in its place.
+
+Marks are core's own (core.marks) or those that functions of torch.compiler left on a function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import torch_compat
+from ..errors import Unsupported
+from ..guards.source import AttrSource
+from ..marks import FunctionMarks, function_marks
+from ..variables.base import VariableTracker
+from ..variables.builtin import BuiltinVariable
+from ..variables.class_ import ClassVariable
+from ..variables.function import UserFunctionVariable
+from ..variables.torch_function import TorchFunctionVariable
+from .policy import PEER_REGION
+
+VT = VariableTracker
+
+CONSTANT = "_dynamo_marked_constant"  # set by torch.compiler.assume_constant_result
+_MARKED = (UserFunctionVariable, BuiltinVariable, TorchFunctionVariable, ClassVariable)
+
+
+def call(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT | None:
+    """What a call of a marked function gives; None for a function without a mark."""
+    if not isinstance(fn, _MARKED):
+        return None
+    target = fn.fn if isinstance(fn, UserFunctionVariable) else fn.as_python_object()
+    marks = function_marks(target) or _peer_marks(fn, target)
+    if marks is None:
+        return None
+    if marks.replacement is not None:
+        if marks.folds and all(value.is_constant() for value in (*args, *kwargs.values())):
+            return _constant_result(tx, target, args, kwargs)
+        replacement = tx.wrap(marks.replacement, None, constant=True)
+        return tx.call_function(replacement, args, kwargs)
+    if marks.constant_result:
+        return _constant_result(tx, target, args, kwargs)
+    if marks.in_graph:
+        return tx.graph_call(target, args, kwargs)
+    return None
+
+
+def region_body(tx: Any, fn: VT) -> VT | None:
+    """The function behind what torch.compiler.nested_compile_region returned, None for any other."""
+    if not isinstance(fn, UserFunctionVariable) or PEER_REGION not in fn.fn.__dict__:
+        return None
+    source = AttrSource(fn.source, PEER_REGION) if fn.source is not None else None
+    body: VT = tx.wrap(getattr(fn.fn, PEER_REGION), source, constant=source is None)
+    return body
+
+
+def _peer_marks(fn: VT, target: Any) -> FunctionMarks | None:
+    if isinstance(fn, UserFunctionVariable) and target.__dict__.get(CONSTANT):
+        return FunctionMarks(constant_result=True)
+    if torch_compat.peer_allows_in_graph(target):
+        return FunctionMarks(in_graph=True)
+    return None
+
+
+def _constant_result(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    values = [_known(tx, fn, value) for value in args]
+    keywords = {key: _known(tx, fn, value) for key, value in kwargs.items()}
+    result = tx.answer(fn, values, keywords)
+    tx.trace.kept.append(result)
+    wrapped: VT = tx.wrap(result, None, constant=True)
+    return wrapped
+
+
+def _known(tx: Any, fn: Any, value: VT) -> Any:
+    """The real value of an argument: a constant, or an object from outside that the traced code left as it was."""
+    value = value.look_inside(tx)
+    if value.kind == "symbolic":
+        value = value.specialize(tx)  # type: ignore[attr-defined]
+    if value.is_constant():
+        return value.as_constant()
+    real = getattr(value, "value", None)
+    if value.kind != "tensor" and value.source is not None and real is not None and tx.is_untouched(real):
+        return real
+    raise Unsupported(
+        f"{getattr(fn, '__qualname__', fn)}() gives a constant by its mark, and gets {value.describe()}",
+        remedy="pass it constants and objects that exist before the call",
+    )

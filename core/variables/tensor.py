@@ -65,6 +65,7 @@ class TensorVariable(VariableTracker):
         self.cls = cls
         self.real = real  # the input tensor itself, for graph inputs
         self.attributes: dict[str, VT] = {}
+        self.hooks: list[VT] = []  # registered by the traced code, on a tensor from outside
 
     @property
     def fake(self) -> Any:
@@ -74,6 +75,8 @@ class TensorVariable(VariableTracker):
         return self.cls
 
     def as_proxy(self) -> Any:
+        return self.value
+
     def known_value(self) -> Any:
         """The numbers of a tensor made of literals, as tolist() gives them; None where only a run can tell."""
         constant = getattr(self.fake, "constant", None)
@@ -83,12 +86,10 @@ class TensorVariable(VariableTracker):
         """The one number of a tensor made of a literal; None where only a run can tell."""
         return self.known_value() if self.fake.ndim == 0 else None
 
-        return self.value
+    def truth(self, tx: Tracer) -> bool:
         number = self.known_number()
         if number is not None:
             return bool(number)
-
-    def truth(self, tx: Tracer) -> bool:
         raise Unsupported(
             "a branch depends on the value of a tensor",
             remedy="use torch.where or torch.cond, or make the decision outside the compiled function",
@@ -170,13 +171,13 @@ class TensorVariable(VariableTracker):
         tx.side_effects.mutated(self)
         self.attributes[name] = value
 
-    def _fits_as_grad(self, value: VT) -> bool:
     def assign_grad(self, tx: Tracer, value: VT) -> None:
         """A first gradient arrived, or one that takes the place of the last."""
         if self.source is not None:
             tx.side_effects.mutated(self)
         self.attributes["grad"] = value
 
+    def _fits_as_grad(self, value: VT) -> bool:
         """True for what autograd takes as the gradient of an input: None, or a tensor like it."""
         if value.is_constant() and value.as_constant() is None:
             return True
@@ -193,14 +194,14 @@ class TensorVariable(VariableTracker):
             result = handler(tx, *args, **kwargs)
             if result is not None:
                 return result
-        if name in METADATA_METHODS:
-            return self._metadata_call(tx, name, args, kwargs)
-        if name in BREAKS and not (name in ("item", "nonzero") and tx.options.capture_scalar_outputs):
-            raise Unsupported(f"Tensor.{name}() needs the real tensor", remedy=BREAKS[name])
         if name in ("item", "tolist", "__int__", "__float__", "__index__") and not args and not kwargs:
             number = self.known_number() if name != "tolist" else self.known_value()
             if number is not None:
                 return tx.constant(number)
+        if name in METADATA_METHODS:
+            return self._metadata_call(tx, name, args, kwargs)
+        if name in BREAKS and not (name in ("item", "nonzero") and tx.options.capture_scalar_outputs):
+            raise Unsupported(f"Tensor.{name}() needs the real tensor", remedy=BREAKS[name])
         if not hasattr(self.cls, name):
             tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if name in ("requires_grad_", "detach_") and self.source is not None and not self._is_noop(name, args):
@@ -208,14 +209,14 @@ class TensorVariable(VariableTracker):
                 f"Tensor.{name}() on an input changes how autograd sees it",
                 remedy="set requires_grad outside the compiled function",
             )
-        return tx.graph_method(name, [self, *args], kwargs)
-
-    def _handler(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
         if tensor_scalar.takes_number(name, kwargs):
             rewritten = tensor_scalar.rewrite(tx, name, [self, *args], kwargs)
             if rewritten is not None:
                 return rewritten
+        return tx.graph_method(name, [self, *args], kwargs)
+
+    def _handler(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
             return getattr(self, "op_" + name[2:-2], None)
         return getattr(self, "method_" + name, None)
 
@@ -246,6 +247,7 @@ class TensorVariable(VariableTracker):
     def method_backward(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
         return tx.inline(torch.Tensor.backward, [self, *args], kwargs)
 
+    def method_new(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
         """The old constructor: sizes or a torch.Size give memory as it is, a list or tuple gives its numbers."""
         given = [arg.realize(tx) for arg in args]
         device = {key: value for key, value in kwargs.items() if key == "device"}
@@ -256,6 +258,19 @@ class TensorVariable(VariableTracker):
                 return tx.graph_method("new_empty", [self, given[0]], device)
             if len(given) == 1 and given[0].kind in ("list", "tuple"):
                 return tx.graph_method("new_tensor", [self, given[0]], device)
+        raise self.refuse("Tensor.new", remedy="use new_empty, new_zeros or new_tensor")
+
+    def method_type(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
+        if args or kwargs:
+            return None
+        return tx.constant(self.real.type() if self.real is not None else self.fake.type())
+
+    def method_register_hook(self, tx: Tracer, hook: VT) -> VT | None:
+        return tx.register_hook(self, "register_hook", hook)
+
+    def method_register_post_accumulate_grad_hook(self, tx: Tracer, hook: VT) -> VT | None:
+        return tx.register_hook(self, "register_post_accumulate_grad_hook", hook)
+
     def op_hash(self, tx: Tracer) -> VT | None:
         raise self.refuse("hash()")
 
@@ -317,6 +332,13 @@ class TensorVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_graph_output(self.value)
+        if self.attributes:
+            emit.remember(self)
+        for name, value in self.attributes.items():
+            emit.copy_top()
+            emit.load(value)
+            emit.swap(2)
+            emit.store_attr(name)
 
     def write_back(self, emit: Emitter) -> None:
         for name, value in self.attributes.items():
@@ -332,13 +354,6 @@ class TensorMethodVariable(VariableTracker):
 
     def __init__(self, tensor: TensorVariable, name: str) -> None:
         super().__init__(None)
-        if self.attributes:
-            emit.remember(self)
-        for name, value in self.attributes.items():
-            emit.copy_top()
-            emit.load(value)
-            emit.swap(2)
-            emit.store_attr(name)
         self.tensor = tensor
         self.name = name
 

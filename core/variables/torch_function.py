@@ -171,11 +171,11 @@ class TorchFunctionVariable(VariableTracker):
         if isinstance(fn, types.GetSetDescriptorType):
             raise self.refuse("a call")
         if fn in TURNED_IN_PLACE and len(args) == 9 and not kwargs and args[2].realize(tx).kind != "tensor":
+            return self._time_first(tx, list(args))
         if isinstance(fn, types.BuiltinFunctionType) and tensor_scalar.takes_number(fn.__name__, kwargs):
             rewritten = tensor_scalar.rewrite(tx, fn.__name__, args, kwargs)
             if rewritten is not None:
                 return rewritten
-            return self._time_first(tx, list(args))
         return tx.graph_call(fn, args, kwargs)
 
     def _time_first(self, tx: Tracer, args: list[VT]) -> VT:
@@ -227,11 +227,13 @@ class TorchFunctionVariable(VariableTracker):
         return None
 
     def _metadata(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        operands = [arg.realize(tx) for arg in args]
+        def known(arg: VT) -> Any:
+            arg = arg.realize(tx)
+            return arg.value.fake if arg.kind == "tensor" else arg.look_inside(tx).as_constant()  # type: ignore[attr-defined]
+
         if self.fn is torch.is_tensor:
-            return tx.constant(issubclass(operands[0].python_type(), torch.Tensor))
-        values = [arg.value.fake if arg.kind == "tensor" else arg.look_inside(tx).as_constant() for arg in operands]  # type: ignore[attr-defined]
-        keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
+            return tx.constant(issubclass([*args, *kwargs.values()][0].realize(tx).python_type(), torch.Tensor))
+        values, keywords = [known(arg) for arg in args], {key: known(value) for key, value in kwargs.items()}
         return tx.graph_result(tx.run_on_fakes(self.fn, values, keywords), derived=True)
 
     def reconstruct(self, emit: Emitter) -> None:

@@ -35,7 +35,7 @@ def build(
     trace: Trace, ending: Ending, compile_graph: Callable[[CapturedGraph], Any]
 ) -> tuple[types.CodeType, CapturedGraph | None]:
     """Assemble the code; the graph is compiled here, once its outputs are known."""
-    emitter = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal)
+    emitter = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal, trace.made_again)
     if not trace.side_effects.empty:
         for tracker in read_before_effects(trace, ending):
             emitter.preload(tracker)
@@ -65,7 +65,7 @@ def build(
 
 def read_before_effects(trace: Trace, ending: Ending) -> list[VT]:
     """What must be in hand before the first change is written, for it is reached through what changes."""
-    rehearsal = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal)
+    rehearsal = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal, trace.made_again)
     write_effects(rehearsal, trace)
     ending.write(rehearsal)
     return list({id(tracker): tracker for tracker in rehearsal.loaded_by_source}.values())

@@ -44,6 +44,7 @@ class Trace:
     inlined: set[types.CodeType] = field(default_factory=set)
     numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
     unreal: dict[int, int] = field(default_factory=dict)  # ids of what exists only while tracing: the step that made it
+    made_again: dict[int, VariableTracker] = field(default_factory=dict)  # of those: classes that the code makes anew
     stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py
     proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
     depth: int = 0

@@ -187,7 +187,9 @@ class ClassVariable(VariableTracker):
         maker, _ = find_on_type(self.cls, "__class_getitem__")
         key = key.look_inside(tx)
         if find_on_type(type(self.cls), "__getitem__")[0] is MISSING and isinstance(maker, classmethod):
-            if maker.__func__.__module__ in ("typing", "typing_extensions") and key.is_constant():
+            function = maker.__func__
+            generic = isinstance(function, type) and issubclass(function, types.GenericAlias)
+            if (generic or function.__module__ in ("typing", "typing_extensions")) and key.is_constant():
                 return tx.wrap(run(tx, operator.getitem, [self.cls, key.as_constant()]), None, constant=True)
         if maker is not MISSING:
             return self.get_attr(tx, "__class_getitem__").call(tx, [key], {})

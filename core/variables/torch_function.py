@@ -232,7 +232,7 @@ class TorchFunctionVariable(VariableTracker):
             return arg.value.fake if arg.kind == "tensor" else arg.look_inside(tx).as_constant()  # type: ignore[attr-defined]
 
         if self.fn is torch.is_tensor:
-            return tx.constant(issubclass([*args, *kwargs.values()][0].realize(tx).python_type(), torch.Tensor))
+            return tx.constant(issubclass(args[0].realize(tx).python_type(), torch.Tensor))
         values, keywords = [known(arg) for arg in args], {key: known(value) for key, value in kwargs.items()}
         return tx.graph_result(tx.run_on_fakes(self.fn, values, keywords), derived=True)
 

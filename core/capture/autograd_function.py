@@ -24,6 +24,7 @@ from ..variables.tensor import TensorVariable
 from .backward import guard_hooks
 from .regions import refuse_escapes, tensors_in, trace_body
 from .special_calls import function
+from .tensor_hooks import refuse_pending
 
 VT = VariableTracker
 Place = tuple[str, int]
@@ -61,6 +62,7 @@ def apply(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 @function(torch.autograd.grad)
 def gradients(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """torch.autograd.grad of tensors in the graph: the engine runs on the fakes, which have no hooks."""
+    refuse_pending(tx)
     for item in tx.builder.inputs:
         if item.is_tensor and item.requires_grad and item.source is not None:
             guard_hooks(tx, item.source, tx.builder.real_input(item), "_backward_hooks")

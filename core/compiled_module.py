@@ -25,6 +25,7 @@ def compile_module(module: torch.nn.Module, compile_function: Callable[[Any], An
         return enter(self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = f"{original.__qualname__}.__call__"
+    call._core_entry = True  # type: ignore[attr-defined]
     return view(module, original, compile_function(call), lambda other: compile_module(other, compile_function))
 
 

@@ -163,6 +163,8 @@ def is_disabling_wrapper(code: types.CodeType, globals_dict: dict[str, Any]) -> 
 
 def function_verdict(fn: types.FunctionType) -> Verdict:
     """What to do with a Python function."""
+    if "_core_entry" in fn.__dict__:
+        return Verdict.INLINE  # through which a compiled module is entered
     if disabled_reason(fn) is not None or PEER_REGION in fn.__dict__:
         return Verdict.SKIP
     module = fn.__module__ or ""

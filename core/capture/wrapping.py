@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .. import torch_compat
+from .. import _C, torch_compat
 from ..errors import Unsupported
 from ..graph.symbols import plain
 from ..guards.checks import DictKeys, Is, Length, SameAs, TensorMatch, TypeIs
@@ -28,6 +28,7 @@ from ..variables import set as sets
 from ..variables.base import VariableTracker
 from ..variables.builtin import GETTERS, BuiltinVariable, getter_from_value
 from ..variables.class_ import ClassVariable, payload_base
+from ..variables.compiled_function import CompiledFunctionVariable
 from ..variables.constant import ConstantVariable
 from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
 from ..variables.function import CodeVariable, MethodVariable, UserFunctionVariable
@@ -219,6 +220,20 @@ def _custom_operator(tx: Any, value: Any, source: Any) -> VT:
     return CustomOperatorVariable(value, torch_compat.operator_of(value), source)
 
 
+def _compiled(tx: Any, value: _C.CompiledCallable, source: Any) -> VT:
+    """A compiled function is traced through where its backend is the one of this capture."""
+    tx.guard(source, Is(value))
+    theirs = getattr(value.callback, "options", None)
+    if theirs is None or theirs.backend != tx.trace.options.backend:
+        return OpaqueVariable(
+            value,
+            f"{value.fn.__qualname__}(), compiled for another backend, runs by itself",
+            "compile both for one backend to have one graph",
+            source,
+        )
+    return CompiledFunctionVariable(value)
+
+
 def _cached(tx: Any, value: Any, source: Any) -> VT:
     tx.guard(source, Is(value))
     return CachedFunctionVariable(value, source)
@@ -336,6 +351,7 @@ BY_TYPE: dict[type, Any] = {
     **dict.fromkeys(outside_iterator.CLASSES, outside_iterator.from_value),
     types.FunctionType: _function,
     types.CodeType: _code,
+    _C.CompiledCallable: _compiled,
     torch_compat.CustomOperator: _custom_operator,
     torch.finfo: limits.from_value,
     torch.iinfo: limits.from_value,

@@ -489,6 +489,7 @@ def set_compiled_call(module: torch.nn.Module, compile_call: Any) -> None:
         return enter(self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = f"{type(module).__qualname__}.__call__"
+    call._core_entry = True  # type: ignore[attr-defined]
     module._compiled_call_impl = types.MethodType(compile_call(call), module)  # type: ignore[assignment]
 
 

@@ -12,6 +12,7 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import _C
 from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
 from .base import VariableTracker
@@ -100,7 +101,7 @@ class UserObjectVariable(VariableTracker):
 
     def bind_descriptor(self, tx: Tracer, name: str, raw: Any, source: Any) -> VT:
         """What `raw.__get__(object, type)` gives."""
-        if isinstance(raw, types.FunctionType):
+        if isinstance(raw, (types.FunctionType, _C.CompiledCallable)):
             return MethodVariable(tx.wrap(raw, source), self)
         if isinstance(raw, staticmethod):
             return tx.wrap(raw.__func__, None, constant=True)
@@ -614,7 +615,7 @@ class SuperVariable(VariableTracker):
     def _bind(self, tx: Tracer, name: str, base: type) -> VT:
         raw = base.__dict__[name]
         source = TypeAttrSource(ConstSource(base), name) if not tx.is_unreal(base) else None
-        if isinstance(raw, types.FunctionType):
+        if isinstance(raw, (types.FunctionType, _C.CompiledCallable)):
             if name == "__new__" or self._of_class():
                 return tx.wrap(raw, source)
             return MethodVariable(tx.wrap(raw, source), self.receiver)

@@ -57,12 +57,22 @@ def disable_module(module: torch.nn.Module, disable_function: Callable[[Any], An
 
 def view(module: torch.nn.Module, original: type, call: Any, again: Callable[[Any], Any]) -> torch.nn.Module:
     """An object over the same `__dict__`, of a subclass with `call` as `__call__`."""
+    result: torch.nn.Module = object.__new__(_class_over(original, module, call, again))
+    object.__setattr__(result, "__dict__", module.__dict__)
+    return result
 
+
+def _class_over(original: type, module: torch.nn.Module, call: Any, again: Callable[[Any], Any]) -> type:
     def plain(self: Any) -> torch.nn.Module:
         """The same state behind the original class."""
         result: torch.nn.Module = object.__new__(original)
         object.__setattr__(result, "__dict__", self.__dict__)
         return result
+
+    def become(self: Any, cls: type) -> None:
+        """Another class, as lazy modules take one at their first call: for both objects."""
+        module.__class__ = cls
+        object.__dict__["__class__"].__set__(self, _class_over(cls, module, call, again))
 
     namespace = {
         _ORIGINAL: original,
@@ -70,12 +80,9 @@ def view(module: torch.nn.Module, original: type, call: Any, again: Callable[[An
         "__module__": original.__module__,
         "__qualname__": original.__qualname__,
         "__doc__": original.__doc__,
-        "__class__": property(lambda self: original),
+        "__class__": property(lambda self: original, become),
         "__deepcopy__": lambda self, memo: again(copy.deepcopy(plain(self), memo)),
         "__copy__": lambda self: again(copy.copy(plain(self))),
         "__reduce_ex__": lambda self, protocol: plain(self).__reduce_ex__(protocol),
     }
-    compiled_class: type[torch.nn.Module] = type(original)(original.__name__, (original,), namespace)
-    result: torch.nn.Module = object.__new__(compiled_class)
-    object.__setattr__(result, "__dict__", module.__dict__)
-    return result
+    return type(original)(original.__name__, (original,), namespace)

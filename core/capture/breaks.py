@@ -44,6 +44,10 @@ class BreakHere(Exception):
         self.run = run
 
 
+class TraceAgain(Exception):
+    """Tracing changed the program's state for good, where the program would have: what was traced is out of date."""
+
+
 class NeedsFrame(Unsupported):
     """The root frame looks at its own variables: only its code as written has them."""
 

@@ -42,7 +42,7 @@ from ..variables.base import VariableTracker
 from ..variables.cell import CellVariable
 from . import policy, replacement
 from .alias_guards import identity_guards, memory_guard
-from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop
+from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop, TraceAgain
 from .class_guards import class_guards, class_name
 from .dynamic import CapturePolicy, History, holders_of_lifted, is_lifted_source, observe
 from .interpreter import RootInterpreter
@@ -253,24 +253,13 @@ class FrameCompiler:
         stop: Stop | None = None
         refusal: Unsupported | None = None
         for attempt in range(MAX_RESTARTS):
-            trace = self._new_trace(state, frame)
-            tx = self._root_interpreter(trace, stop)
             try:
-                value = tx.run()
-                ending = replacement.return_ending(trace, value, tx.current.position)
-                closed = True
-            except BreakHere as here:
-                ending = BreakWriter(tx, self.resumes, run=here.run).ending()
-                closed = False
+                trace, tx, ending, closed = self._traced(state, frame, stop)
             except FoundBreak as found:
-                trace.builder.abort()
                 if found.refusal is not None and self.options.fullgraph:
                     raise found.refusal from None
                 stop, refusal = Stop(found.step), found.refusal
                 continue
-            except BaseException:
-                trace.builder.abort()
-                raise
             try:
                 entry = self._entry(state, trace, ending, closed, began)
             except Unsupported as unwritable:  # what the traced code made can't be given back: stop before it is made
@@ -284,9 +273,27 @@ class FrameCompiler:
             return entry
         raise refusal or Unsupported("capture found a new break on every try", remedy="report this function")
 
+    def _traced(self, state: FrameState, frame: FrameInput, stop: Stop | None) -> tuple[Trace, Any, Any, bool]:
+        """The trace, its interpreter at the end, how the code ends, and whether that is the end of the frame."""
+        while True:
+            trace = self._new_trace(state, frame)
+            tx = self._root_interpreter(trace, stop)
+            try:
+                value = tx.run()
+                return trace, tx, replacement.return_ending(trace, value, tx.current.position), True
+            except BreakHere as here:
+                return trace, tx, BreakWriter(tx, self.resumes, run=here.run).ending(), False
+            except TraceAgain:
+                trace.builder.abort()
+            except BaseException:
+                trace.builder.abort()
+                raise
+
     def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
         builder = GraphBuilder(scalar_outputs=self.options.capture_scalar_outputs)
         trace = Trace(frame, self.options, CapturePolicy(state.history, self.options), builder)
+        if config.audit_guards:
+            trace.reads = {}
         # now, before the traced code switches anything
         trace.guard(None, GlobalState(_C.global_state_snapshot()), None, "torch's global state")
         return trace

@@ -26,6 +26,7 @@ from . import (  # noqa: F401
     decoration,
     frames,
     host_calls,
+    lazy_modules,
     marked_calls,
     named_tuple_class,
     optimizers,

@@ -68,13 +68,14 @@ def _unwritten(tx: Any, tensor: TensorVariable, step: int) -> Callable[[], None]
     value = tensor.value
 
     def settle() -> None:
-        if tensor.value is not value or _is_written(tx.builder.recorded_calls, value.fake):
+        if tensor.value is not value or is_written(tx.builder.recorded_calls, value.fake):
             raise NotGivenBack("a tensor with a hook is written to in the same graph", step, remedy=OUTSIDE)
 
     return settle
 
 
-def _is_written(calls: Any, fake: torch.Tensor) -> bool:
+def is_written(calls: Any, fake: torch.Tensor) -> bool:
+    """Whether one of the recorded calls writes to the memory of a fake tensor."""
     return any(
         has_storage(written) and storage_key(written) == storage_key(fake)
         for call in calls
@@ -118,7 +119,7 @@ def _traced(tx: Any, tensor: TensorVariable, function: VT) -> tuple[Region, list
         value = builder.add_region_input(region, gradient)
         mark = len(builder.recorded_calls)
         result = trace_body(tx, "a tensor hook", lambda: tx.call_function(function, [tx.graph_result(value)]))
-        if _is_written(builder.recorded_calls[mark:], gradient):
+        if is_written(builder.recorded_calls[mark:], gradient):
             raise Unsupported("a tensor hook writes to the gradient it is given", remedy="return a new tensor")
         if result.is_constant() and result.as_constant() is None:
             return region, []

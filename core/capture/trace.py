@@ -44,9 +44,11 @@ class Trace:
     inlined: set[types.CodeType] = field(default_factory=set)
     numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
     unreal: dict[int, int] = field(default_factory=dict)  # ids of what exists only while tracing: the step that made it
+    assumptions: list[Any] = field(default_factory=list)  # truths of tensors; see assumptions.py
     made_again: dict[int, VariableTracker] = field(default_factory=dict)  # of those: classes that the code makes anew
     stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py
     proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
+    reads: dict[int, UserLine | None] | None = None  # under config.audit_guards: where each object was first met
     depth: int = 0
     step: int = 0  # of the root frame
     grad_mode: bool = field(default_factory=torch.is_grad_enabled)  # at the start of the frame

@@ -49,6 +49,8 @@ class TracerServices(Host):
     # -- trackers --------------------------------------------------------------------------------------------------
 
     def wrap(self, value: Any, source: Any, constant: bool = False) -> VT:
+        if self.trace.reads is not None:
+            self.trace.reads.setdefault(id(value), self.line)
         return wrapping.wrap(self, value, source, constant)
 
     def lazy(self, value: Any, source: Any) -> VT:
@@ -115,6 +117,18 @@ class TracerServices(Host):
 
         return build_class(self, args, kwargs)
 
+    def call_enum(self, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        """EnumType.__call__."""
+        from .class_body import call_enum
+
+        return call_enum(self, args, kwargs)
+
+    def register_class(self, cls: type) -> VT:
+        """The tracker of a class that was made for the traced code."""
+        from .class_body import register
+
+        return register(self, cls)
+
     def make_class(self, meta: type, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         from .class_body import make_class
 
@@ -153,6 +167,9 @@ class TracerServices(Host):
                 known = SymbolicVariable(value)
             self.trace.remember(value, known)
         return known
+
+    def stands_for(self, value: GraphValue, tracker: VT) -> None:
+        self.trace.remember(value, tracker)
 
     def graph_call(self, fn: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         return self._add_to_graph(self.builder.call_function, fn, args, kwargs)

@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..guards.source import TypeAttrSource
+from ..guards.source import ConstSource, TypeAttrSource
 from .base import VariableTracker
 from .exception import ExceptionVariable
 from .function import MethodVariable
 from .literal import run
 from .namespace import NamespaceVariable
 from .nn_module import ModuleVariable
-from .object import MISSING, BoundSlotVariable, UserObjectVariable, find_on_type, is_data_descriptor
+from .object import (
+    MISSING,
+    BoundSlotVariable,
+    UserObjectVariable,
+    find_on_type,
+    is_data_descriptor,
+    plain_value,
+    rewritten,
+)
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -87,6 +95,9 @@ class ClassVariable(VariableTracker):
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in self.written:
             return self.written[name].realize(tx)
+        inherited = rewritten(tx, self.cls, name)
+        if inherited is not None:
+            return plain_value(tx, self, name, inherited)
         custom, _ = find_on_type(type(self.cls), "__getattribute__")
         if isinstance(custom, types.FunctionType):
             return tx.call_function(tx.wrap(custom, None, constant=True), [self, tx.constant(name)])
@@ -126,7 +137,8 @@ class ClassVariable(VariableTracker):
             return MethodVariable(tx.wrap(meta, None, constant=True), self)
         if isinstance(getter, types.FunctionType):
             kind = tx.wrap(type(self.cls), None, constant=True)
-            return tx.call_function(tx.wrap(getter, None, constant=True), [tx.wrap(meta, None), self, kind])
+            place = TypeAttrSource(ConstSource(type(self.cls)), name)
+            return tx.call_function(tx.wrap(getter, None, constant=True), [tx.wrap(meta, place), self, kind])
         if isinstance(meta, classmethod):
             return MethodVariable(
                 tx.wrap(meta.__func__, None, constant=True), tx.wrap(type(self.cls), None, constant=True)
@@ -134,7 +146,7 @@ class ClassVariable(VariableTracker):
         if isinstance(meta, staticmethod):
             return tx.wrap(meta.__func__, None, constant=True)
         if getter is MISSING:
-            return tx.wrap(meta, None, constant=True)
+            return tx.wrap(meta, TypeAttrSource(ConstSource(type(self.cls)), name))
         return None
 
     def _missing(self, tx: Tracer, name: str, meta: Any, fallback: bool) -> VT:
@@ -170,6 +182,8 @@ class ClassVariable(VariableTracker):
         if isinstance(getter, types.FunctionType):
             none = tx.constant(None)
             return tx.call_function(tx.wrap(getter, None, constant=True), [tx.wrap(raw, source), none, self])
+        if source is None and not tx.is_unreal(self.cls) and not isinstance(self.cls, enum.EnumMeta):
+            source = TypeAttrSource(ConstSource(self.cls), name)
         return tx.wrap(getattr(self.cls, name), source)
 
     # -- enums are containers of their members ---------------------------------------------------------------------
@@ -256,7 +270,7 @@ class ClassVariable(VariableTracker):
         elif isinstance(instance, UserObjectVariable) and instance.payload is not None and init is not object.__init__:
             BoundSlotVariable(instance, "__init__", init).call(tx, args, kwargs)
         elif isinstance(instance, UserObjectVariable) and init is object.__init__ and (args or kwargs):
-            if not isinstance(maker, types.FunctionType) and not isinstance(instance, ExceptionVariable):
+            if new is object.__dict__["__new__"]:
                 tx.raise_exception(TypeError, f"{self.cls.__name__}() takes no arguments")
         return instance
 
@@ -275,6 +289,14 @@ class ClassVariable(VariableTracker):
                 raise self.refuse("making an object of a class written in C")
             return new_object(self.cls)
         return UserObjectVariable(self.cls, payload=self._payload(tx, base, args))
+
+    def _builtin_new(self) -> Any:
+        """The __new__ at the end of the way: the first that is written in C."""
+        for base in self.cls.__mro__:
+            new = base.__dict__.get("__new__")
+            if new is not None and not isinstance(getattr(new, "__func__", new), types.FunctionType):
+                return new
+        return object.__new__
 
     def _payload(self, tx: Tracer, base: type, args: Sequence[VT]) -> VT:
         if issubclass(base, dict):

@@ -45,6 +45,16 @@ class ManyParameters(torch.nn.Module):
         return x
 
 
+class ManyShapes(ManyParameters):
+    """Reads all parameters and runs one operation: what a call costs beyond that is the guards."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = 0
+        for layer in self.layers:
+            total += layer.weight.shape[0] + layer.bias.shape[0]
+        return x * total
+
+
 def overhead() -> list[Program]:
     """Programs whose work is next to nothing."""
     torch.manual_seed(0)
@@ -96,6 +106,7 @@ def overhead() -> list[Program]:
         Program("loop of 8 with a tensor if", breaking_loop, (torch.randn(16, 16),)),
         Program("range(8) with a tensor if", breaking_count, (torch.randn(16, 16),)),
         Program("module of 200 parameters", ManyParameters(), (torch.randn(2, 4),)),
+        Program("shapes of 200 parameters", ManyShapes(), (torch.randn(2, 4),)),
         Program("tiny net, forward and backward", net, (torch.randn(4, 8),), training=True),
     ]
 

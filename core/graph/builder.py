@@ -31,6 +31,7 @@ from .region import Region, escaped
 from .subgraph_call import subgraph_call
 from .symbols import as_policy, plain, symbolic_fake
 from .tree import leaves, map_tree, rebuild
+from .unused_inputs import drop_unused
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 RECURRENT_FUNCTIONS = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
@@ -453,6 +454,11 @@ class GraphBuilder:
         _annotate(element, item, line)
         return self._values(item, element, line)
 
+    @property
+    def in_region(self) -> bool:
+        """True while calls go to a graph inside the graph."""
+        return self._region is not None
+
     # -- regions -----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -494,11 +500,6 @@ class GraphBuilder:
                         where=call.line,
                         remedy="return the new value in place of writing it",
                     )
-
-    @property
-    def in_region(self) -> bool:
-        """True while calls go to a region's graph."""
-        return self._region is not None
 
     def add_region_input(self, region: Region, fake: torch.Tensor) -> GraphValue:
         """An input of the region itself, for which its caller passes something."""
@@ -611,8 +612,11 @@ class GraphBuilder:
         self._known.clear()
         self._by_real.clear()
 
-    def finish(self, outputs: Sequence[GraphValue]) -> CapturedGraph:
-        """Close the graph with these outputs. The real state is as it was when the builder was made."""
+    def finish(self, outputs: Sequence[GraphValue], *, keep_unused: bool = False) -> CapturedGraph:
+        """Close the graph with these outputs. The real state is as it was when the builder was made.
+
+        keep_unused: inputs that nothing reads stay inputs.
+        """
         mode = self.fake_mode
         self._restore_state(write=True)
         if self._constraints is not None:
@@ -627,9 +631,11 @@ class GraphBuilder:
         if record is not None:
             self._check_generators(record)
             record.checked()
+        nodes = () if keep_unused else self._input_nodes
+        inputs = drop_unused(self._graph, nodes, self._inputs, record)
         return CapturedGraph(
             module=fx.GraphModule(self._root, self._graph, "CapturedGraph"),
-            inputs=tuple(self._inputs),
+            inputs=inputs,
             outputs=fakes,
             record=record,
             fake_mode=mode,

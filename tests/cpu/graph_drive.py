@@ -53,4 +53,4 @@ def capture_module(module, inputs, *, dynamic=None, **options):
     with mode, builder.fake_mode:
         results = torch.func.functional_call(module, fakes, tuple(arguments))
     tensors = [leaf for leaf in leaves(results) if isinstance(leaf, torch.Tensor)]
-    return builder.finish([mode.values[id(leaf)] for leaf in tensors]), list(state)
+    return builder.finish([mode.values[id(leaf)] for leaf in tensors], keep_unused=True), list(state)

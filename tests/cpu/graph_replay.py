@@ -100,7 +100,7 @@ def capture(program, inputs, *, dynamic=None, **options):
         builder.abort()
         raise
     results = results if isinstance(results, tuple) else (results,)
-    return builder.finish([result.value for result in results])
+    return builder.finish([result.value for result in results], keep_unused=True)
 
 
 def actual_inputs(captured, inputs):

@@ -138,6 +138,9 @@ class Tracer(Protocol):
     def descriptor(self, cls: type, args: Sequence[VT]) -> VT:
         """staticmethod(function), classmethod(function) or property(...)."""
 
+    def stands_for(self, value: Any, tracker: VT) -> None:
+        """From here on, what gives this graph value gives this tracker."""
+
     def register_hook(self, tensor: Any, method: str, hook: VT) -> VT:
         """tensor.method(hook); the tracker of the handle."""
 

@@ -10,7 +10,7 @@ import torch
 from ..errors import Unsupported
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
-from . import tensor_scalar
+from . import array, tensor_scalar
 from .base import VariableTracker, has_special
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class TensorVariable(VariableTracker):
     # -- attributes ------------------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
-        if name in self.attributes:
+        if name in self.attributes and name != "data":  # each read of .data gives another tensor
             return self.attributes[name]
         if name == "shape":
             return self.shape(tx)
@@ -156,7 +156,10 @@ class TensorVariable(VariableTracker):
             tx.side_effects.mutated(self)
             self.attributes[name] = value
             return
-        if name in ("data", "grad", "__class__", "names"):
+        if name == "data":
+            self._assign_data(tx, value.realize(tx))
+            return
+        if name in ("grad", "__class__", "names"):
             raise Unsupported(
                 f"assigning .{name} of a tensor is not traced",
                 remedy=f"assign .{name} outside the compiled function, or use copy_()",
@@ -170,6 +173,31 @@ class TensorVariable(VariableTracker):
             )
         tx.side_effects.mutated(self)
         self.attributes[name] = value
+
+    def _assign_data(self, tx: Tracer, value: VT) -> None:
+        """The tensor takes over the memory of another; it stays the object, and the leaf of autograd, that it is."""
+        ours = self.fake
+        if not isinstance(value, TensorVariable) or self.hooks or tx.builder.in_region or not self._has_only_copies(tx):
+            raise self.refuse("assigning .data", "assign .data outside the compiled function, or use copy_()")
+        theirs = value.fake
+        if (ours.dtype, ours.device, ours.layout) != (theirs.dtype, theirs.device, theirs.layout):
+            raise self.refuse("assigning .data of another dtype or device", "convert it first")
+        if ours.requires_grad and (self.source is None or not ours.is_leaf):
+            raise self.refuse("assigning .data of a tensor with a gradient history", "detach() it first")
+        taken = tx.graph_method("detach", [value], {})
+        if self.source is not None:
+            tx.side_effects.mutated(self)
+            self.attributes["data"] = TensorVariable(taken.as_proxy())
+        if ours.requires_grad:
+            self.value = TakenOver(self)
+        else:
+            self.value = taken.as_proxy()
+            tx.stands_for(self.value, self)
+
+    def _has_only_copies(self, tx: Tracer) -> bool:
+        """True when no backward can need what the tensor holds: nobody has used it, or nothing takes gradients."""
+        used = any(node.target not in ("detach", torch.Tensor.detach) for node in self.value.node.users)
+        return not used or not any(item.requires_grad for item in tx.builder.inputs)
 
     def assign_grad(self, tx: Tracer, value: VT) -> None:
         """A first gradient arrived, or one that takes the place of the last."""
@@ -198,6 +226,8 @@ class TensorVariable(VariableTracker):
             number = self.known_number() if name != "tolist" else self.known_value()
             if number is not None:
                 return tx.constant(number)
+        if name == "numpy" and not args and not kwargs:
+            return array.of_tensor(tx, self)
         if name in METADATA_METHODS:
             return self._metadata_call(tx, name, args, kwargs)
         if name in BREAKS and not (name in ("item", "nonzero") and tx.options.capture_scalar_outputs):
@@ -345,6 +375,28 @@ class TensorVariable(VariableTracker):
             emit.load(value)
             emit.load(self)
             emit.store_attr(name)
+
+
+class TakenOver:
+    """In place of the graph value of a leaf whose .data was assigned: from here on only Python may use it."""
+
+    region = None
+
+    def __init__(self, tensor: TensorVariable) -> None:
+        self.name = tensor.describe()
+
+    @property
+    def fake(self) -> Any:
+        raise self.refusal()
+
+    node = fake
+
+    def refusal(self) -> Unsupported:
+        """The graph break for a use of the tensor."""
+        return Unsupported(
+            f"{self.name} is used in the graph after its .data was assigned",
+            remedy="assign .data outside the compiled function, or use copy_()",
+        )
 
 
 class TensorMethodVariable(VariableTracker):

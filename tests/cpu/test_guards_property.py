@@ -147,14 +147,6 @@ class World:
             return fn(*self.args())
 
 
-def change(function):
-    CHANGES[function.__name__] = function
-    return function
-
-
-CHANGES: dict = {}
-
-
 @contextlib.contextmanager
 def default_dtype_double():
     torch.set_default_dtype(torch.float64)

@@ -11,8 +11,9 @@ from typing import Any
 from .. import torch_compat
 from ..variables.base import VariableTracker
 from ..variables.host_number import HostNumberVariable
+from .polyfills import rectified_adam
 from .polyfills.optimizer_step import by_kind, run_step
-from .special_calls import WRAPPERS, function
+from .special_calls import FUNCTIONS, WRAPPERS, function
 
 VT = VariableTracker
 TORCH = torch_compat.optimizer_functions()
@@ -51,3 +52,31 @@ def get_value(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 @function(TORCH["groups"])
 def group_tensors(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.inline(by_kind, args, kwargs)
+
+
+FUNCTIONS[rectified_adam.value_of] = get_value
+
+
+@function(rectified_adam.pick)
+def pick(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """One of two values, by a number that only a run can tell."""
+    number, limit, *values = (arg.realize(tx) for arg in args)
+    above = tx.graph_call(operator.gt, [number.tensor(tx), limit], {})
+    tensors = [value.tensor(tx) if isinstance(value, HostNumberVariable) else value for value in values]
+    chosen = tx.graph_call(torch.where, [above, *tensors], {})
+    if any(value.kind == "tensor" for value in values):
+        return chosen
+    return HostNumberVariable(tx.graph_method("to", [chosen, tx.constant(torch.float64)], {}).value)
+
+
+def _rectified(original: Any, twin: Any) -> None:
+    @function(original)
+    def step(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        flags = [kwargs[name] for name in ("capturable", "differentiable") if name in kwargs]
+        if len(args) != 5 or any(tx.truth(flag) for flag in flags):
+            return tx.trace_into(tx.wrap(original, None, constant=True), args, kwargs)
+        return tx.inline(twin, args, kwargs)
+
+
+_rectified(TORCH["radam"], rectified_adam.step_each)
+_rectified(TORCH["radam of lists"], rectified_adam.step_lists)

@@ -81,7 +81,7 @@ class _Postfix:
             self._other(kind, expr)
 
     def _other(self, kind: str, expr: Any) -> None:
-        if kind in ("Pow", "PowByNatural"):
+        if kind in ("Pow", "PowByNatural", "FloatPow"):
             self._power(*expr.args)
         elif kind == "Abs":
             self._apply(("abs",), expr.args)

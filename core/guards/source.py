@@ -372,6 +372,14 @@ class SlotAttrSource(Source):
         return (self.base, self.attr)
 
 
+def _key_text(key: Any) -> str:
+    """A key as text that stays the same while the key does: the repr of an object may show what it holds (a tensor)."""
+    if isinstance(key, tuple):
+        return f"({', '.join(map(_key_text, key))})"
+    known = key is None or isinstance(key, (str, int, float, complex, bytes, type))
+    return repr(key) if known else f"<{type(key).__name__} at {id(key):#x}>"
+
+
 @dataclass(frozen=True, eq=False)
 class DictItemSource(Source):
     """The value of a key in a dict or a subclass of dict, past any `__getitem__` or `__missing__` of the subclass."""
@@ -385,7 +393,7 @@ class DictItemSource(Source):
         return type(self.key) is not str
 
     def name(self) -> str:
-        return f"{self.base.name()}[{self.key!r}]"
+        return f"{self.base.name()}[{_key_text(self.key)}]"
 
     def access(self, dst: int, src: int) -> Instruction:
         return ("dict_item", dst, src, self.key)

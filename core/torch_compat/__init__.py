@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.machinery
 import inspect
+import math
 import sys
 import threading
 import traceback
@@ -643,14 +644,27 @@ def delayed_error(words: str) -> Any:
     return torch._C._functions.DelayedError(words.encode(), 1)
 
 
+def symbolic_math() -> dict[Any, Any]:
+    """Functions of the math module that are defined for all numbers from 0 on -> torch's for symbolic numbers."""
+    return {math.sqrt: torch._sym_sqrt}
+
+
 def kept_out_wrapper() -> types.CodeType:
     """The code of what keeps torch.compile out of a function of torch."""
     return torch._disable_dynamo(kept_out_wrapper).__code__
 
 
 def optimizer_functions() -> dict[str, types.FunctionType]:
-    """Functions that the steps of optimizers call: value of a tensor, groups by device and dtype, check of captures."""
+    """Functions that the steps of optimizers call: value of a tensor, groups by device and dtype, check of captures,
+    and the two forms of RAdam's step."""
     module = sys.modules["torch.optim.optimizer"]
     names = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")  # 2.13, before
     check = next(getattr(module.Optimizer, name) for name in names if hasattr(module.Optimizer, name))
-    return {"value": module._get_value, "groups": module._group_tensors_by_device_and_dtype, "check": check}
+    radam = sys.modules["torch.optim.radam"]
+    return {
+        "value": module._get_value,
+        "groups": module._group_tensors_by_device_and_dtype,
+        "check": check,
+        "radam": radam._single_tensor_radam,
+        "radam of lists": radam._multi_tensor_radam,
+    }

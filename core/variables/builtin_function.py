@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import torch_compat
 from ..errors import Unsupported
 from .base import ObservedException, VariableTracker, find_special
 from .container import Cursor, advance, as_index
@@ -433,6 +434,17 @@ def _to_integer(function: Any, special: str) -> Handler:
     return trace
 
 
+def _on_reals(function: Any, symbolic: Any) -> Handler:
+    def trace(tx: Tracer, number: VT, /) -> VT:
+        number = number.realize(tx)
+        if number.kind == "symbolic" and tx.truth(tx.binary(operator.ge, number, tx.constant(0))):
+            return tx.graph_call(symbolic, [number], {})  # below 0 some of them raise
+        return call_pure(tx, function, [number], {})
+
+    return trace
+
+
+FUNCTIONS.update((fn, _on_reals(fn, twin)) for fn, twin in torch_compat.symbolic_math().items())
 FUNCTIONS[math.floor] = _to_integer(math.floor, "__floor__")
 FUNCTIONS[math.ceil] = _to_integer(math.ceil, "__ceil__")
 FUNCTIONS[math.trunc] = _to_integer(math.trunc, "__trunc__")
@@ -569,8 +581,11 @@ def call_pure(tx: Tracer, function: Any, args: Sequence[VT], kwargs: dict[str, V
     return fold(tx, function, [known(arg) for arg in args], {key: known(arg) for key, arg in kwargs.items()})
 
 
-def _as_number(tx: Tracer, tracker: VT) -> Any:
-    for name in ("__float__", "__index__"):
+COUNTING = frozenset((bin, hex, oct, chr, math.gcd, math.lcm, math.comb, math.perm, math.factorial, math.isqrt))
+
+
+def _as_number(tx: Tracer, tracker: VT, names: tuple[str, ...]) -> Any:
+    for name in names:
         if isinstance(find_special(tracker.python_type(), name), types.FunctionType):
             result = tracker.call_method(tx, name, [], {}).realize(tx)
             if result.kind == "constant":

@@ -91,6 +91,8 @@ def binary(tx: Tracer, op: Any, left: VT, right: VT) -> VT:
     assert isinstance(number, HostNumberVariable)
     if other.kind == "tensor":
         operand = number.beside(tx, other)
+        if op is operator.truediv and number is left:  # so torch divides a number by a tensor
+            return tx.graph_call(operator.mul, [tx.graph_method("reciprocal", [other], {}), operand], {})
         result = tx.graph_call(op, [operand, other] if number is left else [other, operand], {})
         return other if op in IN_PLACE and other is left else result
     if op not in ARITHMETIC and op not in IN_PLACE or not _is_number(other):
@@ -100,7 +102,9 @@ def binary(tx: Tracer, op: Any, left: VT, right: VT) -> VT:
 
 
 def _is_number(value: VT) -> bool:
-    return isinstance(value, HostNumberVariable) or value.is_constant() and type(value.as_constant()) in (int, float)
+    if isinstance(value, HostNumberVariable) or value.kind == "symbolic" and value.python_type() is not bool:
+        return True
+    return value.is_constant() and type(value.as_constant()) in (int, float)
 
 
 def unary(tx: Tracer, op: Any, number: VT) -> VT:

@@ -63,15 +63,15 @@ def equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def history(build: Callable[[], Any], compiled: Callable[[Any], Any]) -> list[Any]:
-    """What can be seen after each of three calls, each followed by a backward where the result carries gradients."""
+def history(build: Callable[[], Any], compiled: Callable[[Any], Any], calls: int = 3) -> list[Any]:
+    """What can be seen after each call, each followed by a backward where the result carries gradients."""
     torch.manual_seed(0)
     fn, args, *rest = build()
     observe = rest[0] if rest else lambda: None
     run = compiled(fn)
     torch.manual_seed(1)
     seen = []
-    for _ in range(3):
+    for _ in range(calls):
         try:
             result = run(*args)
         except core.errors.CoreError:
@@ -94,15 +94,16 @@ def agrees(
     graphs: int | None = 1,
     breaks: int | None = 0,
     strict: bool = True,
+    calls: int = 3,
 ) -> dict[str, int]:
-    """Assert that three calls agree, and how many graphs and breaks there were (None: not asserted).
+    """Assert that a few calls agree, and how many graphs and breaks there were (None: not asserted).
 
     strict: nothing may fall back to another road than the backend asks for.
     """
-    want = history(build, lambda fn: fn)
+    want = history(build, lambda fn: fn, calls)
     core.reset()
     with mock.patch.dict(os.environ, {"CORE_STRICT": str(int(strict))}):
-        got = history(build, lambda fn: core.compile(fn, backend=backend))
+        got = history(build, lambda fn: core.compile(fn, backend=backend), calls)
     for call, (ours, theirs) in enumerate(zip(got, want)):
         assert equal(ours, theirs), (call, ours, theirs)
     stats = core.stats()

@@ -19,6 +19,7 @@ from ..guards.source import AttrSource
 from ..variables.base import VariableTracker
 from ..variables.tensor import TensorVariable
 from .special_calls import function
+from .tensor_hooks import refuse_pending
 
 VT = VariableTracker
 
@@ -93,6 +94,7 @@ class Backward:
         """Run the engine and change .grad of the leaves."""
         tx = self.tx
         fakes = [root.fake for root in self.roots]
+        refuse_pending(tx)
         if tx.builder.in_region:
             raise Unsupported("backward() inside a function under a transform is not traced", remedy=OUTSIDE)
         leaves = [self._leaf(fake) for fake in leaves_behind(fakes, tx.line)]

@@ -6,7 +6,10 @@ otherwise. Where it asks a step count for its value, the count stays in the grap
 
 from __future__ import annotations
 
+import operator
 from typing import Any
+
+import torch
 
 from .. import torch_compat
 from ..variables.base import VariableTracker

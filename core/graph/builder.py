@@ -20,7 +20,7 @@ from .. import torch_compat
 from ..errors import Unsupported, UserLine
 from ..torch_compat import fakes
 from .captured import CapturedGraph, GraphInput
-from .constants import CONSTANT_TYPES, writable
+from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
 from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, overlaps, storage_key
@@ -85,6 +85,7 @@ class GraphBuilder:
         self._known: dict[int, GraphValue] = {}  # id of a fake tensor -> its value; values keep the fakes alive
         self._by_real: dict[int, GraphValue] = {}  # id of a real tensor -> its value
         self._kept: list[torch.Tensor] = []  # the real tensors: their ids must not be reused
+        self._has_open_sizes = False  # an input has a size without a value
         self._constraints: Constraints | None = None  # there where a dimension is marked
         self._constants: dict[int, str] = {}
         self._lines: dict[str, UserLine] = {}
@@ -174,6 +175,7 @@ class GraphBuilder:
             for dim, policy in policies.items()
             if policy is not None and (example.shape[dim] or policy.unbacked)
         }
+        self._has_open_sizes = self._has_open_sizes or any(policy.unbacked for policy in policies.values())
         fake = self._fake_of(example, index, policies)
         self._watch(fake, source, policies)
         value = self._add_placeholder(fake, source)
@@ -302,8 +304,8 @@ class GraphBuilder:
         recorded = self._record is None or len(self._record.calls) > mark
         if not has_values and not recorded:
             return map_tree(plain, result)  # a question about metadata: no node
-        node_args, node_kwargs = map_tree(self._to_node, (args, kwargs))
-        node = self._current_graph.create_node(kind, target, node_args, node_kwargs)
+        parts = spelled_out(kind, target, *map_tree(self._to_node, (args, kwargs)))
+        node = self._current_graph.create_node(*parts)
         _annotate(node, result, line)
         if line is not None:
             self._lines[node.name] = line
@@ -343,6 +345,12 @@ class GraphBuilder:
                         where=line,
                         remedy="call it outside the compiled function",
                     ) from error
+            if self._has_open_sizes:  # eager can't be asked: there are no sizes to run it with
+                raise Unsupported(
+                    f"{name} can't be traced for sizes that are not known",
+                    where=line,
+                    remedy="promise what it needs with torch._check, or remove the mark_unbacked",
+                ) from None
             raise judge(error, fn, name, args, kwargs, line) from None
         self._refuse_overlapping_writes(fn, name, args, kwargs, mark, line)
         if not refused and self._record is not None and self._record.refused is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import math
 from typing import Any
 
@@ -47,3 +48,24 @@ def writable(leaf: Any) -> bool:
             torch.Size,
         )
     )
+
+
+def with_keywords(target: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A call whose keywords are no names in Python code (`random_(**{"from": 1})`); a string names a method."""
+    if isinstance(target, str):
+        return getattr(args[0], target)(*args[1:], **keywords)
+    return target(*args, **keywords)
+
+
+def spelled_out(
+    kind: str, target: Any, args: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[str, Any, tuple[Any, ...], dict[str, Any]]:
+    """The parts of a node from which code can be generated: Python's own words can't be keywords there."""
+    if not any(keyword.iskeyword(name) for name in keywords):
+        return kind, target, args, keywords
+    return "call_function", with_keywords, (target, args, keywords), {}
+
+
+def has_text(target: Any) -> bool:
+    """False for operators whose overload is named by one of Python's own words (`random_.from`)."""
+    return not keyword.iskeyword(getattr(target, "_overloadname", ""))

@@ -11,7 +11,7 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..errors import RecorderRefused
-from .constants import writable
+from .constants import has_text, writable
 from .tree import leaves, map_tree
 
 
@@ -43,6 +43,8 @@ class NodeEmitter:
                 val = self.run(target, args, kwargs)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
                 raise RecorderRefused(f"{target} can't be written into the functional graph: {error}") from error
+        if not has_text(target):
+            raise RecorderRefused(f"no code can be generated that calls {target}", instead="the graph runs as captured")
         args, kwargs = map_tree(self._constant, (tuple(args), dict(kwargs)))
         node = self.graph.call_function(target, args, kwargs)
         node.meta["val"] = val

@@ -19,12 +19,17 @@ def is_plain_leaf(example: torch.Tensor) -> bool:
         and example.is_leaf
         and example.dim() > 0
         and not example._is_view()
-        and not (example.requires_grad and (example.grad is not None or example.grad_dtype != example.dtype))
+        and not (example.requires_grad and (example.grad is not None or _other_gradient_dtype(example)))
         and not (example.is_conj() or example.is_neg() or example.is_quantized or example.is_inference())
         and not (example._is_zerotensor() or any(getattr(example, "names", ())))
         and not torch._C._functorch.is_functorch_wrapped_tensor(example)
         and example.device.type in ("cpu", "cuda")
     )
+
+
+def _other_gradient_dtype(example: torch.Tensor) -> bool:
+    """Whether its gradients may be of another dtype than its own, which 2.13 lets a program say."""
+    return bool(getattr(example, "grad_dtype", example.dtype) != example.dtype)
 
 
 def plain_fake(mode: Any, example: torch.Tensor) -> Any:
@@ -75,12 +80,16 @@ def wrap_meta(mode: Any, result: Any, device: torch.device) -> Any:
         return FakeTensor(mode, result, device)
 
 
-def new_fake(mode: Any, sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> Any:
-    """A fake tensor with its elements in order."""
+def new_fake(
+    mode: Any, sizes: Sequence[int], dtype: torch.dtype, device: torch.device, strides: Sequence[int] | None = None
+) -> Any:
+    """A fake tensor of its own memory, with its elements in order unless strides are given."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     with torch._C._DisableTorchDispatch():
-        return FakeTensor(mode, torch.empty(sizes, dtype=dtype, device="meta"), device)
+        if strides is None:
+            return FakeTensor(mode, torch.empty(sizes, dtype=dtype, device="meta"), device)
+        return FakeTensor(mode, torch.empty_strided(sizes, strides, dtype=dtype, device="meta"), device)
 
 
 def is_bare_fake(mode: Any, tensor: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ import torch
 from core import torch_compat
 from core.graph import static_fakes
 from core.graph.recorder import AtenRecord, new_recorder
+from core.graph.tree import map_tree
 from core.torch_compat import fakes
 
 aten = torch.ops.aten
@@ -19,6 +20,14 @@ X, Y, Z = torch.randn(3, 4), torch.randn(3, 4), torch.randn(2, 3, 4)
 WEIGHT, WIDE = torch.randn(4, 5), torch.randn(2, 4, 5)
 INDICES = torch.tensor([[0, 2], [1, 1]])
 FLAGS = X > 0
+QUERY, KEY = (torch.randn(2, length, 3, 8).transpose(1, 2) for length in (5, 7))
+FLAT = torch.randn(2, 3, 5, 8)
+OPTIONS = {
+    "_to_copy": {"dtype": torch.float64},
+    "full": {"dtype": torch.float32},
+    "scalar_tensor": {"dtype": torch.int64},
+    "clone": {"memory_format": torch.contiguous_format},
+}
 
 UNARY = (
     "cos cosh erf erfc exp expm1 log log1p log2 reciprocal rsqrt sigmoid sin sinh sqrt tan tanh gelu silu relu "
@@ -27,7 +36,10 @@ UNARY = (
 CALLS = {
     **{name: [(X,), (Z,), (X.double(),), (X.bfloat16(),), (torch.randn(0, 3),)] for name in UNARY},
     **{
-        name: [(X, Y), (Z, X), (X, Y[:1]), (X, torch.randn(())), (torch.randn(1), torch.randn(2, 1, 1))]
+        name: [
+            *((X, Y), (Z, X), (X, Y[:1]), (X, torch.randn(())), (torch.randn(1), torch.randn(2, 1, 1))),
+            *((INDICES, INDICES), (INDICES, INDICES.int()), (INDICES, X[:2, :2].contiguous()), (FLAGS, FLAGS)),
+        ][: 5 if name in ("div.Tensor", "sub.Tensor") else None]
         for name in "add.Tensor sub.Tensor mul.Tensor div.Tensor maximum minimum".split()
     },
     "pow.Tensor_Scalar": [(X, 2), (X, 0.5)],
@@ -51,6 +63,26 @@ CALLS = {
     },
     "native_layer_norm": [(X, [4], torch.randn(4), torch.randn(4), 1e-5), (Z, [3, 4], None, None, 1e-5)],
     "embedding": [(WEIGHT, INDICES), (WEIGHT, INDICES.int(), 1), (WEIGHT, torch.tensor(2))],
+    "where.self": [(FLAGS, X, Y), (FLAGS[:1], X, torch.zeros(()))],
+    "gather": [(X, 1, torch.zeros(3, 2, dtype=torch.int64)), (X, 0, torch.zeros(5, 4, dtype=torch.int64))],
+    "index.Tensor": [(Z, [torch.tensor([0, 1, 1])]), (Z, [torch.tensor([[0], [1]]), torch.tensor([0, 2])])],
+    "cat": [([X, Y],), ([X, torch.randn(3, 2)], -1), ([Z, Z, Z], 1)],
+    "_to_copy": [(X,), (INDICES,)],
+    "clone": [(X,), (Z,)],
+    **{name: [(X,), (INDICES,)] for name in ("zeros_like", "ones_like", "empty_like")},
+    "full_like": [(X, 2)],
+    **{name: [(X, [2, 3]), (X.t(), []), (INDICES, [0])] for name in ("new_zeros", "new_ones", "new_empty")},
+    "new_full": [(X, [2], 1)],
+    **{name: [([2, 3],), ([],)] for name in ("zeros", "ones", "empty.memory_format")},
+    "full": [([2, 3], 1.5)],
+    "scalar_tensor": [(2.5,), (1,)],
+    "arange": [(5,), (0,), (2.5,)],
+    "arange.start": [(2, 7), (3, 3), (0.5, 4)],
+    "_scaled_dot_product_flash_attention_for_cpu": [
+        (QUERY, KEY, KEY),
+        (QUERY, KEY, KEY, 0.0, True),
+        (FLAT, FLAT, FLAT),
+    ],
     "view": [(Z, [6, 4]), (Z, [-1])],
     "t": [(X,)],
     "transpose.int": [(Z, 0, 2)],
@@ -75,6 +107,10 @@ def operator(name):
     return getattr(getattr(aten, base), overload or "default")
 
 
+def fakes_of(mode, args):
+    return map_tree(lambda arg: torch_compat.fake_of(mode, arg, None) if isinstance(arg, torch.Tensor) else arg, args)
+
+
 def geometry(tensor):
     return tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.device
 
@@ -88,18 +124,19 @@ def test_a_rule_gives_what_the_operation_gives(name):
     taken = 0
     for args in CALLS[name]:
         mode = torch_compat.fake_tensor_mode(None)
-        given = [torch_compat.fake_of(mode, arg, None) if isinstance(arg, torch.Tensor) else arg for arg in args]
-        found = static_fakes.run(mode, operator(name), tuple(given), {})
+        given = fakes_of(mode, args)
+        options = OPTIONS.get(name, {})
+        found = static_fakes.run(mode, operator(name), tuple(given), options)
         if found is NotImplemented:  # left to torch, which is never wrong
             continue
         taken += 1
-        wanted = operator(name)(*args)
+        wanted = operator(name)(*args, **options)
         assert type(found) is type(wanted) or isinstance(found, torch.Tensor)
         found, wanted = ((each,) if isinstance(each, torch.Tensor) else each for each in (found, wanted))
         assert [geometry(tensor) for tensor in found] == [geometry(tensor) for tensor in wanted]
-        shares = [tensor.untyped_storage().data_ptr() == args[0].untyped_storage().data_ptr() for tensor in wanted]
-        same = [tensor.untyped_storage()._cdata == given[0].untyped_storage()._cdata for tensor in found]
-        assert args[0].numel() == 0 or same == shares
+        if isinstance(args[0], torch.Tensor) and args[0].numel():
+            shares = [tensor.untyped_storage().data_ptr() == args[0].untyped_storage().data_ptr() for tensor in wanted]
+            assert shares == [tensor.untyped_storage()._cdata == given[0].untyped_storage()._cdata for tensor in found]
     assert taken
 
 

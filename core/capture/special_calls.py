@@ -19,12 +19,13 @@ import torch
 from .. import options, step
 from ..errors import Unsupported
 from ..guards.checks import Is
-from ..guards.source import ConstSource, InstanceAttrSource
+from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.function import MethodVariable, UserFunctionVariable
 from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
+from ..variables.weak_reference import WeakReferenceVariable
 from .breaks import NeedsFrame
 
 VT = VariableTracker
@@ -135,7 +136,17 @@ for _reader, _own in ((locals, 0), (vars, 0), (dir, 0), (eval, 1), (exec, 1), (b
 
 @callable_object(weakref.ref)
 def make_reference(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    raise Unsupported("making a weak reference is not traced", remedy="make it outside the compiled function")
+    """weakref.ref(object) of an object that the program holds in any case."""
+    target = args[0]
+    if len(args) != 1 or kwargs or not isinstance(target.source, LocalSource) or target.kind not in REFERABLE:
+        raise Unsupported("making this weak reference is not traced", remedy="make it outside the compiled function")
+    references = tx.trace.references
+    if id(target) not in references:
+        references[id(target)] = WeakReferenceVariable(target=target)
+    return references[id(target)]
+
+
+REFERABLE = ("tensor", "user_object", "module", "function")
 
 
 @callable_object(torch.nn.Parameter, torch.nn.Buffer)

@@ -47,8 +47,10 @@ class Trace:
     assumptions: list[Any] = field(default_factory=list)  # truths of tensors; see assumptions.py
     made_again: dict[int, VariableTracker] = field(default_factory=dict)  # of those: classes that the code makes anew
     stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py
+    references: dict[int, VariableTracker] = field(default_factory=dict)  # weak references, likewise
     proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
     reads: dict[int, UserLine | None] | None = None  # under config.audit_guards: where each object was first met
+    generators: list[Any] = field(default_factory=list)  # those of the traced code
     depth: int = 0
     step: int = 0  # of the root frame
     grad_mode: bool = field(default_factory=torch.is_grad_enabled)  # at the start of the frame

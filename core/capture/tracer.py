@@ -14,7 +14,7 @@ from ..errors import Unsupported
 from ..graph.builder import GraphValue
 from ..guards.checks import DictKeys, Is, Length, NotSameAs
 from ..guards.source import DictItemSource, InstanceDictSource, ModuleSource
-from ..variables import operators
+from ..variables import named_tuple, operators  # noqa: F401  named tuples register their kind
 from ..variables.base import LazyVariable, ObservedException, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.cell import CellVariable
@@ -167,6 +167,14 @@ class TracerServices(Host):
                 known = SymbolicVariable(value)
             self.trace.remember(value, known)
         return known
+
+    def is_in_a_variable(self, tracker: VT) -> bool:
+        frame: Any = self
+        while frame is not None:
+            if any(value is tracker or getattr(value, "realized", None) is tracker for value in frame.locals.values()):
+                return True
+            frame = frame.parent
+        return False
 
     def stands_for(self, value: GraphValue, tracker: VT) -> None:
         self.trace.remember(value, tracker)

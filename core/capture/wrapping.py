@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -21,8 +23,8 @@ from ..guards.source import (
     LocalSource,
 )
 from ..guards.tensor_spec import TensorSpec
+from ..variables import array, context, deque, immutable, limits, mapping, outside_iterator, sequence, weak_reference
 from ..variables import constant as constants
-from ..variables import context, deque, immutable, limits, mapping, outside_iterator, sequence
 from ..variables import range as ranges
 from ..variables import set as sets
 from ..variables.base import VariableTracker
@@ -123,6 +125,8 @@ def _build(tx: Any, value: Any, source: Any) -> VT:
     builder = BY_TYPE.get(cls)
     if builder is not None:
         return builder(tx, value, source)
+    if "numpy" in sys.modules and array.is_of_numpy(value):
+        return array.from_value(tx, value, source)
     if cls in CONTEXT_CLASSES:
         found = context.from_value(tx, value, source)
         if found is not None:
@@ -179,6 +183,8 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
 
 
 def _function(tx: Any, value: types.FunctionType, source: Any) -> VT:
+    if value.__module__ == "numpy":
+        return array.from_value(tx, value, source)
     result = UserFunctionVariable(value, source)
     if source is None or not _is_made_again(value, source):
         tx.guard(source, Is(value))
@@ -245,6 +251,8 @@ def _code(tx: Any, value: types.CodeType, source: Any) -> VT:
 
 
 def _method(tx: Any, value: types.MethodType, source: Any) -> VT:
+    if type(value.__self__).__module__.startswith("numpy."):
+        return array.from_value(tx, value, source)  # np.random.rand
     tx.guard(source, TypeIs(types.MethodType))
     return context.method_from_value(tx, value, source) or MethodVariable.from_value(tx, value, source)
 
@@ -367,4 +375,5 @@ BY_TYPE: dict[type, Any] = {
     types.MethodDescriptorType: _slot,
     types.MethodWrapperType: _opaque,
     types.GeneratorType: _generator,
+    weakref.ref: weak_reference.from_value,
 }

@@ -138,6 +138,9 @@ class Tracer(Protocol):
     def descriptor(self, cls: type, args: Sequence[VT]) -> VT:
         """staticmethod(function), classmethod(function) or property(...)."""
 
+    def is_in_a_variable(self, tracker: VT) -> bool:
+        """True while a local variable of a traced call holds the object."""
+
     def stands_for(self, value: Any, tracker: VT) -> None:
         """From here on, what gives this graph value gives this tracker."""
 

@@ -55,12 +55,21 @@ NO_CAPTURE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 MAX_RESTARTS = 8  # a restart moves the end of the graph to the first thing refused, or before what can't come back
 
 
+CROWD = 3  # from so many entries on, cases of sizes 0 and 1 share one
+
+
+class NotItsOwnCall(Exception):
+    """What was assumed of sizes without a value does not hold in the very call that was captured."""
+
+
 class FrameState:
     """What is remembered of one callable or nested code between captures."""
 
     def __init__(self) -> None:
         self.history = History()
         self.warned = False
+        self.entries = 0  # made so far
+        self.unbacked = True  # sizes may have no value in the capture under way
         self.seen = False  # a first call has run as written, for its sizes
         self.latest: Any = None  # the entry made last
         self.idle = 0  # entries in a row that died before they served a second call
@@ -252,6 +261,7 @@ class FrameCompiler:
     def _captured_entry(self, state: FrameState, frame: FrameInput, began: float) -> Any:
         stop: Stop | None = None
         refusal: Unsupported | None = None
+        state.unbacked = True
         for attempt in range(MAX_RESTARTS):
             try:
                 trace, tx, ending, closed = self._traced(state, frame, stop)
@@ -262,6 +272,9 @@ class FrameCompiler:
                 continue
             try:
                 entry = self._entry(state, trace, ending, closed, began)
+            except NotItsOwnCall:
+                state.unbacked = False
+                continue
             except Unsupported as unwritable:  # what the traced code made can't be given back: stop before it is made
                 stop = tx.earlier_stop(unwritable, attempt)
                 if stop is None or self.options.fullgraph:
@@ -285,13 +298,24 @@ class FrameCompiler:
                 return trace, tx, BreakWriter(tx, self.resumes, run=here.run).ending(), False
             except TraceAgain:
                 trace.builder.abort()
+            except FoundBreak:
+                trace.builder.abort()
+                if trace.policy.opened_by_itself:  # not at the price of a break
+                    state.history.open_sizes = False
+                    continue
+                raise
             except BaseException:
                 trace.builder.abort()
                 raise
 
     def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
         builder = GraphBuilder(scalar_outputs=self.options.capture_scalar_outputs)
-        trace = Trace(frame, self.options, CapturePolicy(state.history, self.options), builder)
+        trace = Trace(
+            frame,
+            self.options,
+            CapturePolicy(state.history, self.options, state.entries >= CROWD, state.unbacked),
+            builder,
+        )
         if config.audit_guards:
             trace.reads = {}
         # now, before the traced code switches anything
@@ -333,10 +357,14 @@ class FrameCompiler:
         trace.guards.update(identity_guards(trace))
         trace.guards.update(class_guards(trace, state.history.changing_classes))
         program, guards = build_program(self._kept_guards(trace))
+        call = (frame.args, frame.globals, frame.builtins, frame.closure)
+        if trace.policy.opened and program.check(*call) >= 0:
+            raise NotItsOwnCall
         if graph is None and closed and trace.side_effects.empty:
             code = frame.code.replace()  # nothing to compile: the code as it is, while these guards hold
         record = EntryRecord(guards, graph, frame.code)
         state.history.remember(trace.policy)
+        state.entries += 1
         now = time.perf_counter()
         phases = (("trace", traced - began), ("backend", backend), ("guards and code", now - traced - backend))
         line = ending.position and ending.position.user_line(frame.code.co_filename)

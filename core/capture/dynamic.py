@@ -39,11 +39,14 @@ class History:
         self.sizes: dict[str, list[int | None]] = {}  # None: the dimension is symbolic from now on
         self.numbers: dict[str, int | float | None] = {}
         self.objects: dict[str, int | None] = {}
+        self.cases: dict[str, set[tuple[int, bool]]] = {}  # (dimension, whether its size was 0 or 1), as seen
+        self.open_sizes = True  # a dimension of both kinds may get a symbol without a value
         self.changing_classes: set[str] = set()
 
     def remember(self, policy: CapturePolicy) -> None:
         """Take over what a finished capture saw."""
         for name, sizes in policy.sizes.items():
+            self.cases.setdefault(name, set()).update((dim, size < 2) for dim, size in enumerate(sizes))
             known = self.sizes.get(name)
             if known is None or len(known) != len(sizes):
                 self.sizes[name] = list(sizes)
@@ -61,8 +64,14 @@ class History:
 class CapturePolicy:
     """The decisions of one capture, made from the options and the history."""
 
-    def __init__(self, history: History, options: CompileOptions) -> None:
+    def __init__(self, history: History, options: CompileOptions, crowded: bool = False, unbacked: bool = True) -> None:
+        """crowded: the callable has so many entries that cases of sizes 0 and 1 must not multiply. unbacked: dimensions
+        may get symbols without a value."""
         self.history = history
+        self.crowded = crowded and unbacked and history.open_sizes
+        self.unbacked = unbacked
+        self.opened = False  # a dimension got such a symbol, for the program's mark or because cases multiply
+        self.opened_by_itself = False
         self.dynamic = options.dynamic
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[str, int | float] = {}
@@ -73,9 +82,22 @@ class CapturePolicy:
         name = source.name()
         self.sizes[name] = tuple(tensor.shape)
         marks = tensor_marks(tensor)
-        found = {dim: True for dim in self._changed_dims(name, tensor) if dim not in marks}
+        found: dict[int, Any] = {dim: True for dim in self._changed_dims(name, tensor) if dim not in marks}
+        if self.crowded and not isinstance(tensor, torch.nn.Parameter) and self.dynamic is not False:
+            both = {dim: DimPolicy(unbacked=True) for dim in self._dims_of_both_kinds(name, tensor) if dim not in marks}
+            found.update(both)
+            self.opened_by_itself = self.opened_by_itself or bool(both)
         marked = {dim: _POLICIES[mark.kind](mark) for dim, mark in marks.items() if mark.kind in _POLICIES}
-        return {**found, **{dim: p for dim, p in marked.items() if tensor.shape[dim] or getattr(p, "unbacked", False)}}
+        if not self.unbacked:
+            marked = {dim: True if marks[dim].kind == "unbacked" else policy for dim, policy in marked.items()}
+        found.update({dim: p for dim, p in marked.items() if tensor.shape[dim] or getattr(p, "unbacked", False)})
+        self.opened = self.opened or any(getattr(policy, "unbacked", False) for policy in found.values())
+        return found
+
+    def _dims_of_both_kinds(self, name: str, tensor: torch.Tensor) -> list[int]:
+        """Dimensions whose size was 0 or 1 in one capture and larger in another, this one included."""
+        seen = self.history.cases.get(name, set()) | {(dim, size < 2) for dim, size in enumerate(tensor.shape)}
+        return [dim for dim in range(tensor.ndim) if (dim, True) in seen and (dim, False) in seen]
 
     def _changed_dims(self, name: str, tensor: torch.Tensor) -> Iterator[int]:
         """Dimensions that no mark speaks of and that get symbols."""

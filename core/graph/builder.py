@@ -26,7 +26,7 @@ from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, overlaps, storage_key
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .recorder import AtenRecord, new_recorder
-from .refusals import eager_exception, judge, quiet_fakes, refuse_by_name
+from .refusals import eager_exception, judge, open_size_refusal, quiet_fakes, refuse_by_name
 from .region import Region, escaped
 from .subgraph_call import subgraph_call
 from .symbols import as_policy, plain, symbolic_fake
@@ -346,11 +346,7 @@ class GraphBuilder:
                         remedy="call it outside the compiled function",
                     ) from error
             if self._has_open_sizes:  # eager can't be asked: there are no sizes to run it with
-                raise Unsupported(
-                    f"{name} can't be traced for sizes that are not known",
-                    where=line,
-                    remedy="promise what it needs with torch._check, or remove the mark_unbacked",
-                ) from None
+                raise open_size_refusal(name, line) from None
             raise judge(error, fn, name, args, kwargs, line) from None
         self._refuse_overlapping_writes(fn, name, args, kwargs, mark, line)
         if not refused and self._record is not None and self._record.refused is not None:

@@ -8,7 +8,6 @@ tensors of the same metadata, since fake kernels word their errors differently.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -138,7 +137,7 @@ def _raised_by_fake(error: BaseException) -> bool:
         return True
     at = error.__traceback__
     while at is not None:
-        if f"{os.sep}_subclasses{os.sep}" in at.tb_frame.f_code.co_filename:
+        if at.tb_frame.f_code.co_name == "__torch_dispatch__":  # what lies beneath it is fake, whoever runs it
             return True
         at = at.tb_next
     return False
@@ -150,7 +149,12 @@ def _first_line(error: BaseException) -> str:
 
 
 def _repeatable(fn: Any) -> bool:
-    """Only torch's own functions are called a second time: they have no effect besides their operands."""
+    """Only torch's own functions are called a second time: they have no effect besides their operands.
+
+    Operators over graphs are not: torch's code around them fails on fakes in ways that eager never meets.
+    """
+    if isinstance(fn, torch_compat.HigherOrderOperator):
+        return False
     module = getattr(fn, "__module__", None) or getattr(getattr(fn, "__objclass__", None), "__module__", "") or ""
     return (
         module == f"{__package__}.engine"
@@ -220,3 +224,12 @@ def quiet_fakes() -> Iterator[None]:
         yield
     finally:
         logger.removeFilter(drop)
+
+
+def open_size_refusal(name: str, line: UserLine | None) -> Unsupported:
+    """For a call that failed on fakes of which a size is not known."""
+    return Unsupported(
+        f"{name} can't be traced for sizes that are not known",
+        where=line,
+        remedy="promise what it needs with torch._check, or remove the mark_unbacked",
+    )

@@ -14,6 +14,7 @@ from ..bytecode.instruction import ExceptionEntry, Instruction, located
 from ..graph.captured import CapturedGraph
 from ..guards import source as sources
 from ..variables.base import VariableTracker
+from . import assumptions
 from .reconstruct import CodeEmitter
 from .trace import Trace
 
@@ -38,6 +39,7 @@ def build(
     emitter = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal, trace.made_again)
     if not trace.side_effects.empty:
         for tracker in read_before_effects(trace, ending):
+    way_out = assumptions.write(emitter, trace, argument_names(trace.frame.code)) if trace.assumptions else None
             emitter.preload(tracker)
         write_effects(emitter, trace)
     table = ending.write(emitter)
@@ -48,7 +50,11 @@ def build(
         graph = trace.builder.finish(emitter.outputs)
         prefix = call_graph(trace, emitter, graph, compile_graph(graph))
     else:
+        assumptions.verify(trace, graph)
         trace.builder.abort()
+        if way_out is not None:
+            prefix, entry = assumptions.guarded_call(trace, emitter, way_out, graph, prefix)
+            table = [*table, entry]
     code = trace.frame.code
     body = without_idle_stores([*emit.prologue((), code.co_freevars), *prefix, *emitter.out])
     replacement = assemble(

@@ -179,6 +179,8 @@ class ClassVariable(VariableTracker):
         if isinstance(raw, (types.FunctionType, property, types.MemberDescriptorType)):
             return tx.wrap(raw, source)
         getter, _ = find_on_type(type(raw), "__get__")
+        if isinstance(getter, types.FunctionType) and getter.__module__.startswith("torch."):
+            return tx.wrap(getter(raw, None, self.cls), None, constant=True)  # what torch's own give without an object
         if isinstance(getter, types.FunctionType):
             none = tx.constant(None)
             return tx.call_function(tx.wrap(getter, None, constant=True), [tx.wrap(raw, source), none, self])

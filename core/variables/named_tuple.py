@@ -75,3 +75,6 @@ class NamedTupleObjectVariable(TupleVariable):
             emit.load(value)
             emit.load(self)
             emit.store_attr(name)
+
+
+TupleVariable.with_attributes = NamedTupleObjectVariable

@@ -10,7 +10,7 @@ import functools
 import operator
 import types
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..guards.checks import Length, TypeIs
 from ..guards.source import ConstSource, ListItemSource, TupleItemSource, TypeAttrSource
@@ -61,9 +61,7 @@ def tuple_of(items: Iterable[VT], cls: type, source: Any = None, value: Any = No
     """The tracker of a tuple, of the kind that its class asks for."""
     if not (cls.__dictoffset__ and is_namedtuple(cls)):
         return TupleVariable(items, cls, source)
-    from .named_tuple import NamedTupleObjectVariable
-
-    return NamedTupleObjectVariable(items, cls, source, value)
+    return TupleVariable.with_attributes(items, cls, source, value)
 
 
 class SequenceVariable(ContainerVariable):
@@ -459,6 +457,7 @@ class TupleVariable(SequenceVariable):
 
     kind = "tuple"
     mutable = False
+    with_attributes: ClassVar[Any] = None  # the kind of named tuples with an instance dict; see named_tuple.py
 
     def __init__(self, items: Iterable[VT], cls: type = tuple, source: Any = None) -> None:
         super().__init__(items, source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from ...errors import Unsupported
 from .host import Host
 
 STORED = {"STORE_FAST": 1, "STORE_FAST_STORE_FAST": 2}
@@ -25,9 +26,20 @@ class ControlOpcodes(Host):
     JUMP_BACKWARD = JUMP_BACKWARD_NO_INTERRUPT = JUMP = JUMP_FORWARD
 
     def _pop_jump(self, instruction: Any, wanted: bool) -> None:
-        if self.truth(self.stack[-1]) is wanted:
+        if self._decide(instruction, wanted) is wanted:
             self.jump(instruction.target)
         self.pop()
+
+    def _decide(self, instruction: Any, wanted: bool) -> bool:
+        try:
+            return bool(self.truth(self.stack[-1]))
+        except Unsupported:
+            from ..assumptions import assume
+
+            assumed = assume(self, instruction, wanted)
+            if assumed is None:
+                raise
+            return assumed
 
     def POP_JUMP_IF_TRUE(self, instruction: Any) -> None:
         self._pop_jump(instruction, True)

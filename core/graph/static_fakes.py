@@ -120,12 +120,12 @@ def _broadcast(tensors: Sequence[Any]) -> Sequence[int] | None:
     "cos cosh erf erfc exp expm1 log log1p log2 reciprocal rsqrt sigmoid sin sinh sqrt tan tanh gelu silu relu "
     "leaky_relu hardtanh hardswish hardsigmoid neg abs floor ceil round trunc"
 )
-def _float_to_same(device: torch.device, x: Any, *settings: Any, **options: Any) -> list[Made] | None:
+def _float_to_same(device: torch.device, /, x: Any, *settings: Any, **options: Any) -> list[Made] | None:
     return [(x.shape, x.dtype)] if x.dtype in _PLAIN_FLOATS else None
 
 
 @_rule("add.Tensor sub.Tensor mul.Tensor maximum minimum rsub.Scalar")
-def _ring_operation(device: torch.device, x: Any, y: Any, **options: Any) -> list[Made] | None:
+def _ring_operation(device: torch.device, /, x: Any, y: Any, **options: Any) -> list[Made] | None:
     """Of operands with one floating or integer dtype, or an operand and a number of its kind."""
     whole = all(isinstance(item, torch.Tensor) or type(item) is int for item in (x, y, *options.values()))
     if not isinstance(x, torch.Tensor) or x.dtype not in _INTEGERS:
@@ -137,7 +137,7 @@ def _ring_operation(device: torch.device, x: Any, y: Any, **options: Any) -> lis
 
 
 @_rule("div.Tensor pow.Tensor_Scalar")
-def _arithmetic(device: torch.device, x: Any, y: Any, **options: Any) -> list[Made] | None:
+def _arithmetic(device: torch.device, /, x: Any, y: Any, **options: Any) -> list[Made] | None:
     """Of operands with one floating dtype, or an operand and a number."""
     numbers = [item for item in (y, *options.values()) if not isinstance(item, torch.Tensor)]
     tensors = [item for item in (x, y) if isinstance(item, torch.Tensor)]
@@ -150,14 +150,14 @@ def _arithmetic(device: torch.device, x: Any, y: Any, **options: Any) -> list[Ma
 
 
 @_rule(" ".join(f"{name}.{kind}" for name in "eq ne lt le gt ge".split() for kind in ("Tensor", "Scalar")))
-def _comparison(device: torch.device, x: Any, y: Any) -> list[Made] | None:
+def _comparison(device: torch.device, /, x: Any, y: Any) -> list[Made] | None:
     tensors = [item for item in (x, y) if isinstance(item, torch.Tensor)]
     sizes = _broadcast(tensors)
     return None if sizes is None else [(sizes, torch.bool)]
 
 
 @_rule("bitwise_and.Tensor bitwise_or.Tensor")
-def _bitwise(device: torch.device, x: Any, y: Any) -> list[Made] | None:
+def _bitwise(device: torch.device, /, x: Any, y: Any) -> list[Made] | None:
     if x.dtype != y.dtype or x.dtype not in (torch.bool, *_INTEGERS):
         return None
     sizes = _broadcast((x, y))
@@ -171,7 +171,7 @@ def _gradient(device: torch.device, grad: Any, x: Any, *settings: Any, **options
 
 
 @_rule("mm bmm", any_layout=True)
-def _product(device: torch.device, x: Any, y: Any) -> list[Made] | None:
+def _product(device: torch.device, /, x: Any, y: Any) -> list[Made] | None:
     if x.dtype != y.dtype or x.dtype not in _PLAIN_FLOATS or x.dim() != y.dim() or x.dim() not in (2, 3):
         return None
     if x.shape[:-2] != y.shape[:-2] or x.shape[-1] != y.shape[-2]:
@@ -189,7 +189,7 @@ def _product_and_sum(device: torch.device, added: Any, x: Any, y: Any, **factors
 
 
 @_rule("_softmax _log_softmax")
-def _softmax(device: torch.device, x: Any, dim: int, half_to_float: bool) -> list[Made] | None:
+def _softmax(device: torch.device, /, x: Any, dim: int, half_to_float: bool) -> list[Made] | None:
     fits = x.dtype in _PLAIN_FLOATS and not half_to_float and -x.dim() <= dim < x.dim()
     return [(x.shape, x.dtype)] if fits else None
 
@@ -202,7 +202,7 @@ def _softmax_gradient(device: torch.device, grad: Any, y: Any, dim: int, dtype: 
 
 @_rule("sum.dim_IntList mean.dim amax amin")
 def _reduction(
-    device: torch.device, x: Any, dims: Sequence[int] | None = None, keepdim: bool = False, **options: Any
+    device: torch.device, /, x: Any, dims: Sequence[int] | None = None, keepdim: bool = False, **options: Any
 ) -> list[Made] | None:
     """Over named dimensions of a tensor that has elements, in its own dtype."""
     if options or not dims or x.dtype not in _PLAIN_FLOATS or not x.numel():
@@ -219,7 +219,7 @@ def _reduction(
 
 @_rule("native_layer_norm")
 def _layer_norm(
-    device: torch.device, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float
+    device: torch.device, /, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float
 ) -> list[Made] | None:
     """The result, and mean and reciprocal deviation with the normalised sizes 1."""
     kept = x.dim() - len(shape)
@@ -250,7 +250,7 @@ def _choice(device: torch.device, condition: Any, x: Any, y: Any) -> list[Made] 
 
 
 @_rule("gather")
-def _gather(device: torch.device, x: Any, dim: int, index: Any) -> list[Made] | None:
+def _gather(device: torch.device, /, x: Any, dim: int, index: Any) -> list[Made] | None:
     """Where no size of the index is larger than the tensor's."""
     if index.dtype is not torch.int64 or index.dim() != x.dim() or not -x.dim() <= dim < x.dim():
         return None
@@ -259,7 +259,7 @@ def _gather(device: torch.device, x: Any, dim: int, index: Any) -> list[Made] | 
 
 
 @_rule("index.Tensor")
-def _indexed(device: torch.device, x: Any, indices: Sequence[Any]) -> list[Made] | None:
+def _indexed(device: torch.device, /, x: Any, indices: Sequence[Any]) -> list[Made] | None:
     """By tensors of integers for the first dimensions."""
     if len(indices) > x.dim() or any(index is None or index.dtype is not torch.int64 for index in indices):
         return None
@@ -284,7 +284,9 @@ def _joined(device: torch.device, tensors: Sequence[Any], dim: int = 0) -> list[
 
 
 @_rule("_to_copy")
-def _converted(device: torch.device, x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> list[Made] | None:
+def _converted(
+    device: torch.device, /, x: Any, *, dtype: torch.dtype | None = None, **options: Any
+) -> list[Made] | None:
     """To another dtype on the same device."""
     if options.pop("device", None) not in (None, device) or not _is_plain_request(options):
         return None
@@ -292,13 +294,13 @@ def _converted(device: torch.device, x: Any, *, dtype: torch.dtype | None = None
 
 
 @_rule("clone")
-def _copied(device: torch.device, x: Any, **options: Any) -> list[Made] | None:
+def _copied(device: torch.device, /, x: Any, **options: Any) -> list[Made] | None:
     return [(x.shape, x.dtype)] if _is_plain_request(options) else None
 
 
 @_rule("zeros_like ones_like empty_like full_like")
 def _like(
-    device: torch.device, x: Any, *fill: Any, dtype: torch.dtype | None = None, **options: Any
+    device: torch.device, /, x: Any, *fill: Any, dtype: torch.dtype | None = None, **options: Any
 ) -> list[Made] | None:
     if options.pop("device", None) not in (None, device) or not _is_plain_request(options):
         return None
@@ -307,7 +309,7 @@ def _like(
 
 @_rule("new_zeros new_ones new_empty new_full", any_layout=True)
 def _new(
-    device: torch.device, x: Any, sizes: Sequence[int], *fill: Any, dtype: torch.dtype | None = None, **options: Any
+    device: torch.device, /, x: Any, sizes: Sequence[int], *fill: Any, dtype: torch.dtype | None = None, **options: Any
 ) -> list[Made] | None:
     if options.pop("device", None) not in (None, device) or not _is_plain_request(options) or min(sizes, default=0) < 0:
         return None
@@ -316,7 +318,7 @@ def _new(
 
 @_rule("zeros ones empty.memory_format", factory=True)
 def _filled(
-    device: torch.device, sizes: Sequence[int], *, dtype: torch.dtype | None = None, **options: Any
+    device: torch.device, /, sizes: Sequence[int], *, dtype: torch.dtype | None = None, **options: Any
 ) -> list[Made] | None:
     options.pop("device", None)
     if not _is_plain_request(options) or any(type(size) is not int or size < 0 for size in sizes):
@@ -326,18 +328,22 @@ def _filled(
 
 @_rule("full", factory=True)
 def _full(
-    device: torch.device, sizes: Sequence[int], value: Any, *, dtype: torch.dtype | None = None, **options: Any
+    device: torch.device, /, sizes: Sequence[int], value: Any, *, dtype: torch.dtype | None = None, **options: Any
 ) -> list[Made] | None:
     return _filled(device, sizes, dtype=dtype, **options) if dtype is not None else None
 
 
 @_rule("scalar_tensor", factory=True)
-def _number(device: torch.device, value: Any, *, dtype: torch.dtype | None = None, **options: Any) -> list[Made] | None:
+def _number(
+    device: torch.device, /, value: Any, *, dtype: torch.dtype | None = None, **options: Any
+) -> list[Made] | None:
     return _filled(device, (), dtype=dtype, **options) if type(value) in (int, float, bool) else None
 
 
 @_rule("arange arange.start", factory=True)
-def _counted(device: torch.device, *limits: Any, dtype: torch.dtype | None = None, **options: Any) -> list[Made] | None:
+def _counted(
+    device: torch.device, /, *limits: Any, dtype: torch.dtype | None = None, **options: Any
+) -> list[Made] | None:
     """Of whole numbers one apart."""
     low, high = (0, *limits) if len(limits) == 1 else limits
     if type(low) is not int or type(high) is not int or low > high:
@@ -346,7 +352,7 @@ def _counted(device: torch.device, *limits: Any, dtype: torch.dtype | None = Non
 
 
 @_rule("_scaled_dot_product_flash_attention_for_cpu", any_layout=True)
-def _attention(device: torch.device, q: Any, k: Any, v: Any, *settings: Any, **options: Any) -> list[Made] | None:
+def _attention(device: torch.device, /, q: Any, k: Any, v: Any, *settings: Any, **options: Any) -> list[Made] | None:
     """Of [batch, heads, length, width] that lie as [batch, length, heads, width]: so does the result."""
     if device.type != "cpu" or not (q.dim() == k.dim() == v.dim() == 4) or not (q.dtype == k.dtype == v.dtype):
         return None

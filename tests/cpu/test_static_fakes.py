@@ -140,6 +140,17 @@ def test_a_rule_gives_what_the_operation_gives(name):
     assert taken
 
 
+@pytest.mark.parametrize("name", ["_to_copy", "zeros_like", "new_zeros", "full", "arange", "scalar_tensor"])
+def test_the_device_that_a_call_asks_for(name):
+    mode = torch_compat.fake_tensor_mode(None)
+    args = CALLS[name][0]
+    options = {"dtype": torch.float32, "device": torch.device("cpu"), "pin_memory": False}
+    found = static_fakes.run(mode, operator(name), fakes_of(mode, args), options)
+    assert geometry(found) == geometry(operator(name)(*args, **options))
+    elsewhere = {**options, "device": torch.device("meta")}
+    assert static_fakes.run(mode, operator(name), fakes_of(mode, args), elsewhere) is NotImplemented
+
+
 ODD = {
     "transposed": lambda: X.t(),
     "integers": lambda: INDICES,

@@ -267,6 +267,7 @@ def _bare_class(
     """The class with its names in place and nothing behind them yet, so that its making calls nobody."""
     cell = None
     names: dict[str, Any] = {}
+    unknown: str | None = None
     for key, value in pairs:
         if key == "__classcell__":
             if not isinstance(value, CellVariable):
@@ -277,13 +278,25 @@ def _bare_class(
             names[key] = value.as_constant()
         elif key == "__slots__":
             names[key] = [item.realize(tx).as_constant() for item in value.iterate(tx).unpack(tx)]
+        elif value.kind in ("constant", "function"):
+            names[key] = stand_ins.stand_in(tx, value, key)
         else:
             names[key] = None
+            unknown = unknown or key
+    for base in bases:
+        hook = getattr(base, "__init_subclass__", None)  # one of the standard library's, run for real
+        if unknown is not None and isinstance(hook, types.MethodType) and not tx.is_unreal(_definer(base)):
+            raise Unsupported(f"{base.__qualname__}.__init_subclass__ with {unknown!r} is not traced", remedy=REMEDY)
     names.setdefault("__module__", tx.globals_dict.get("__name__", "builtins"))
     try:
         return type.__new__(meta, name, bases, names), cell
     except (TypeError, ValueError) as error:
         tx.raise_exception(type(error), *error.args)
+
+
+def _definer(cls: type) -> type:
+    """The class whose __init_subclass__ a subclass of `cls` runs."""
+    return next(base for base in cls.__mro__ if "__init_subclass__" in base.__dict__)
 
 
 def _as_type_keeps(tx: Any, key: str, value: VT) -> VT:
@@ -352,6 +365,8 @@ RUN_BY_ENUM = (
     "__setattr__ __getattribute__ __reduce_ex__ __reduce__ _missing_".split()
 )
 
+BRIDGED = ("__new__", "__init__", "_generate_next_value_")
+
 
 def _enum_class(tx: Any, meta: VT, body: VT, name: VT, bases: list[VT], keywords: dict[str, VT]) -> VT:
     """The enum module makes the class for real, of constants and stand-ins."""
@@ -363,7 +378,7 @@ def _enum_class(tx: Any, meta: VT, body: VT, name: VT, bases: list[VT], keywords
     cell = run_body(tx, body, namespace)
     namespace.real.pop("__classcell__", None)
     cls = _run_enum(tx, real_meta, name.as_constant(), real_bases, namespace.real, **options)
-    made = register(tx, cls)
+    made = tx.trace.known.get(id(cls)) or register(tx, cls)
     if isinstance(cell, CellVariable):
         cell.set(tx, made)
     return made
@@ -371,7 +386,11 @@ def _enum_class(tx: Any, meta: VT, body: VT, name: VT, bases: list[VT], keywords
 
 def _refuse_code_run_by_enum(tx: Any, cls: type) -> None:
     for base in cls.__mro__:
-        if not policy.is_stdlib(base.__module__) and any(name in base.__dict__ for name in RUN_BY_ENUM):
+        found = [base.__dict__[name] for name in RUN_BY_ENUM if name in base.__dict__]
+        if tx.is_unreal(base):  # what it has of its own is bridged
+            continue
+        own = [raw for raw in found if not policy.is_stdlib(getattr(raw, "__module__", None) or "builtins")]
+        if own and not policy.is_stdlib(base.__module__):
             raise Unsupported(
                 f"an enum that extends {base.__qualname__}, which has own code, is not traced", remedy=REMEDY
             )
@@ -386,6 +405,18 @@ def _run_enum(tx: Any, function: Any, *args: Any, **options: Any) -> Any:
         tx.raise_exception(type(error), *error.args)
 
 
+def call_enum(tx: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+    """cls(value), or cls(name, names, ...), which makes an enum of known names for real."""
+    cls = _real(args[0])
+    if len(args) < 3 and "names" not in kwargs:
+        return tx.trace_into(tx.wrap(enum.EnumMeta.__call__, None, constant=True), list(args), kwargs)
+    _refuse_code_run_by_enum(tx, cls)
+    values = [arg.look_inside(tx).as_constant() for arg in args[1:]]
+    keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
+    keywords.setdefault("module", tx.globals_dict.get("__name__"))
+    return register(tx, _run_enum(tx, enum.EnumMeta.__call__, cls, *values, **keywords))
+
+
 class _EnumNamespace:
     """The names of an enum's body: the enum module's own dict of stand-ins."""
 
@@ -394,6 +425,9 @@ class _EnumNamespace:
 
     def set_item(self, tx: Any, key: VT, value: VT) -> None:
         name = key.as_constant()
+        if name in BRIDGED and value.realize(tx).kind == "function":
+            _run_enum(tx, self.real.__setitem__, name, stand_ins.bridge(tx, value.realize(tx), name))
+            return
         if name in RUN_BY_ENUM:
             raise Unsupported(f"an enum with a {name} of its own is not traced", remedy=REMEDY)
         if name == "__classcell__":

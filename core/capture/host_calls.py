@@ -5,6 +5,8 @@ from __future__ import annotations
 import _abc
 import _string
 import builtins
+import collections
+import enum
 import re
 import sys
 import traceback
@@ -140,6 +142,24 @@ def abc_instancecheck(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 def abc_subclasscheck(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """issubclass as ABCMeta answers it."""
     return BuiltinVariable(issubclass).call(tx, [args[1], args[0]], {})
+
+
+@function(enum.EnumMeta.__call__)
+def call_enum(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A member by its value, or a new enum."""
+    return tx.call_enum(args, kwargs)
+
+
+@function(collections.namedtuple)
+def make_namedtuple(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A class of known names."""
+    values, keywords = known(tx, "namedtuple", args, kwargs)
+    keywords.setdefault("module", tx.globals_dict.get("__name__"))
+    try:
+        made = collections.namedtuple(*values, **keywords)
+    except (TypeError, ValueError) as error:
+        tx.raise_exception(type(error), *error.args)
+    return tx.register_class(made)
 
 
 # -- tracebacks and references -----------------------------------------------------------------------------------------

@@ -94,6 +94,45 @@ def _function(tx: Any, tracker: Any, name: str) -> types.FunctionType:
     return made
 
 
+def bridge(tx: Any, tracker: VT, name: str) -> types.FunctionType:
+    """A function that code of the standard library calls for real: it runs the traced one on what it is given."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        trackers = [_given(tx, arg) for arg in args]
+        if name == "__init__":
+            trackers[0] = UserObjectVariable(type(args[0]))
+            trackers[0].written.update({key: tx.constant(item) for key, item in vars(args[0]).items()})
+        result = tx.call_function(tracker, trackers, {key: _given(tx, arg) for key, arg in kwargs.items()})
+        if name == "__init__":
+            _fill(tx, trackers[0], args[0])
+        if name == "__new__" and isinstance(result, UserObjectVariable):
+            made = _object(result, result.cls) if result.payload is None else _with_payload(tx, result)
+            _fill(tx, result, made)
+            return made
+        return stand_in(tx, result)
+
+    run.__name__ = run.__qualname__ = name
+    tx.trace.unreal[id(run)] = tx.trace.step
+    tx.trace.remember(run, tracker)
+    return run
+
+
+def _given(tx: Any, value: Any) -> VT:
+    if isinstance(value, type) and issubclass(value, enum.Enum) and id(value) not in tx.trace.known:
+        return tx.register_class(value)  # the enum that is being made
+    return tx.constant(value)
+
+
+def _with_payload(tx: Any, tracker: UserObjectVariable) -> Any:
+    base = next(base for base in tracker.cls.__mro__ if not base.__flags__ & (1 << 9))
+    return base.__new__(tracker.cls, tracker.payload.look_inside(tx).as_constant())
+
+
+def _fill(tx: Any, tracker: Any, made: Any) -> None:
+    for key, item in tracker.written.items():
+        object.__setattr__(made, key, stand_in(tx, item, key))
+
+
 def _object(tracker: UserObjectVariable, cls: type) -> Any:
     if issubclass(cls, enum.auto):
         return enum.auto()

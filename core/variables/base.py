@@ -204,7 +204,7 @@ class VariableTracker:
             value = self.call_method(tx, "__hash__", [], {}).realize(tx)
             if not issubclass(value.python_type(), int):
                 tx.raise_exception(TypeError, "__hash__ method should return an integer")
-            return OwnHash(tx, self, hash(value.as_constant()))
+            return OwnHash(tx, self, value.as_constant())
         raise self.refuse("hashing")
 
     def inherited(self, tx: Tracer, name: str) -> VariableTracker | None:
@@ -312,6 +312,11 @@ class BuiltinMethodVariable(VariableTracker):
 
     def python_type(self) -> type:
         return types.BuiltinMethodType
+
+    def equals(self, tx: Tracer, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(other, BuiltinMethodVariable):
+            return None
+        return tx.constant(self.receiver is other.receiver and self.name == other.name)
 
     def truth(self, tx: Tracer) -> bool:
         return True

@@ -22,6 +22,8 @@ from .constructor import CONSTRUCTORS
 from .container import call_checked
 from .literal import from_result, is_literal, run
 
+from .type_method import TypeMethodVariable
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -206,6 +208,8 @@ class ClassMethodOfBuiltin(VariableTracker):
         if not args:
             tx.raise_exception(TypeError, f"unbound method {cls.__name__}.{name}() needs an argument")
         receiver = args[0].realize(tx)
+        if cls is type and receiver.kind == "class":
+            return TypeMethodVariable(receiver, name, raw).call(tx, args[1:], kwargs)
         if not issubclass(receiver.python_type(), cls):
             given = receiver.python_type().__name__
             tx.raise_exception(

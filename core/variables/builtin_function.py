@@ -13,8 +13,11 @@ import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 from .. import torch_compat
 from ..errors import Unsupported
+from ..guards.checks import Is
 from .base import ObservedException, VariableTracker, find_special
 from .container import Cursor, advance, as_index
 from .iterator import callable_type, iterator_of, make_sentinel_iterator
@@ -540,10 +543,23 @@ def _breaks(what: str, remedy: str) -> Handler:
     return trace
 
 
+def _identity(tx: Tracer, value: VT, /) -> VT:
+    """The address of an object that lives outside the traced code and stays the same from call to call."""
+    value = value.realize(tx)
+    found = getattr(value, "real" if value.kind == "tensor" else "value", None)
+    lasting = value.kind in ("user_object", "module") or isinstance(found, torch.nn.Parameter)
+    if not lasting or found is None or value.source is None:
+        raise Unsupported(
+            "id() of an object is an address", remedy="compare with `is`, or use the object itself as the key"
+        )
+    tx.guard(value.source, Is(found))
+    return tx.constant(id(found))
+
+
 FUNCTIONS.update(
     {
         print: _breaks("print() writes where the program runs", "print outside the compiled function, or use logging"),
-        id: _breaks("id() of an object is an address", "compare with `is`, or use the object itself as the key"),
+        id: _identity,
         dir: _breaks("dir() is not traced", "read the attributes by name"),
         input: _breaks("input() reads where the program runs", "read input outside the compiled function"),
         open: _breaks("open() reads or writes files", "open files outside the compiled function"),
@@ -572,7 +588,7 @@ def call_pure(tx: Tracer, function: Any, args: Sequence[VT], kwargs: dict[str, V
         if arg.kind in ("user_object", "module", "iterator") or not arg.is_constant():
             if arg.kind == "iterator":
                 return [known(item) for item in arg.unpack(tx)]
-            converted = _as_number(tx, arg)
+            converted = _as_number(tx, arg, ("__index__",) if function in COUNTING else ("__float__", "__index__"))
             if converted is None:
                 raise Unsupported(f"{function.__name__}() of {arg.describe()} is not traced")
             return converted

@@ -38,6 +38,13 @@ SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
 PAYLOADS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
 
 
+class _Probe:
+    chained = classmethod(property(lambda cls: True))  # type: ignore[arg-type]
+
+
+CHAINED = _Probe.chained is True  # whether this Python's classmethod asks what it wraps, as those before 3.13 do
+
+
 def payload_base(cls: type) -> type | None:
     """The builtin container that a class extends, None for plain classes."""
     return next((base for base in cls.__mro__ if base in PAYLOADS), None)
@@ -169,6 +176,8 @@ class ClassVariable(VariableTracker):
         if isinstance(raw, staticmethod):
             return tx.wrap(raw.__func__, None, constant=True)
         if isinstance(raw, classmethod):
+            if CHAINED and isinstance(raw.__func__, property):
+                return tx.call_function(tx.wrap(raw.__func__.fget, None, constant=True), [self])
             return MethodVariable(tx.wrap(raw.__func__, None, constant=True), self)
         if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return UnboundVariable(self, name, raw)
@@ -286,8 +295,7 @@ class ClassVariable(VariableTracker):
             return tx.make_class(self.cls, args, kwargs)
         base = payload_base(self.cls)
         if base is None:
-            new, _ = find_on_type(self.cls, "__new__")
-            if new not in (object.__new__, types.SimpleNamespace.__new__):
+            if self._builtin_new() not in (object.__new__, types.SimpleNamespace.__new__):
                 raise self.refuse("making an object of a class written in C")
             return new_object(self.cls)
         return UserObjectVariable(self.cls, payload=self._payload(tx, base, args))

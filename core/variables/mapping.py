@@ -386,13 +386,13 @@ class DictVariable(ContainerVariable):
         return value
 
     def do_popitem(self, tx: Tracer, /, last: VT | None = None) -> VT:
+        if last is not None and not self._is_ordered:
+            tx.raise_exception(TypeError, "dict.popitem() takes no arguments (1 given)")
         self.reveal(tx)
         if not self._table:
             tx.raise_exception(KeyError, f"{'' if self._is_ordered else 'popitem(): '}dictionary is empty")
         from_end = True
         if last is not None:
-            if not self._is_ordered:
-                tx.raise_exception(TypeError, "dict.popitem() takes no arguments (1 given)")
             from_end = tx.truth(last.realize(tx))
         key, value = (list(self._table.values()))[-1 if from_end else 0]
         self.delete(tx, key)
@@ -474,12 +474,22 @@ class DictVariable(ContainerVariable):
                 peer = self.payload_like(other)
                 one = tx.constant(1)
                 changes = peer.pairs(tx) if isinstance(peer, DictVariable) else [(key, one) for key in other.unpack(tx)]
+                if sign > 0 and isinstance(peer, DictVariable) and not self.truth(tx):
+                    for key, amount in changes:  # into an empty Counter the counts go as they are
+                        self.store(tx, key, amount)
+                    changes = []
+        if sign > 0 and named and not changes and not self.truth(tx):
+            for name, value in named.items():
+                self.store(tx, tx.constant(name), value)
+            return
         changes += [(tx.constant(name), value) for name, value in named.items()]
         for key, amount in changes:
             current = self.lookup(tx, key)
             current = tx.constant(0) if current is None else current
-            op = operator.add if sign > 0 else operator.sub
-            self.store(tx, key, tx.binary(op, current, amount.realize(tx)))
+            if sign > 0:
+                self.store(tx, key, tx.binary(operator.add, amount.realize(tx), current))
+            else:
+                self.store(tx, key, tx.binary(operator.sub, current, amount.realize(tx)))
 
     def do_subtract(self, tx: Tracer, other: VT | None = None, /, **named: VT) -> None:
         self._count(tx, other, named, -1)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
-from .base import VariableTracker
+from .base import VariableTracker, find_special
 from .function import MethodVariable
 from .type_method import TypeMethodVariable
 
@@ -35,6 +35,26 @@ def find_on_type(cls: type, name: str) -> tuple[Any, type | None]:
         if name in base.__dict__:
             return base.__dict__[name], base
     return MISSING, None
+
+
+def rewritten(tx: Tracer, cls: type, name: str) -> VT | None:
+    """What the traced code made of an attribute of the class or of one of its bases; None where it left it alone."""
+    for base in cls.__mro__:
+        if not tx.is_untouched(base):
+            written = getattr(tx.wrap(base, None, constant=True), "written", {})
+            if name in written:
+                return written[name]
+        if name in base.__dict__:
+            return None
+    return None
+
+
+def plain_value(tx: Tracer, holder: VT, name: str, value: VT) -> VT:
+    """An attribute that the traced code gave a class, as objects see it: only what binds to nothing is followed."""
+    value = value.realize(tx)
+    if value.kind not in ("constant", "symbolic", "tensor", "list", "tuple", "dict"):
+        raise holder.refuse(f"reading attribute {name!r}, which the function set on the class,")
+    return value
 
 
 def is_data_descriptor(value: Any) -> bool:
@@ -87,6 +107,8 @@ class UserObjectVariable(VariableTracker):
 
     def type_attribute(self, tx: Tracer, name: str) -> tuple[Any, Any]:
         """(raw attribute of the class or MISSING, its source)."""
+        if rewritten(tx, self.cls, name) is not None:
+            raise self.refuse(f"using attribute {name!r}, which the function set on the class,")
         raw, base = find_on_type(self.cls, name)
         if base is not None and tx.is_unreal(self.cls):  # the class is made anew each time; a base may be real
             return raw, None if tx.is_unreal(base) else TypeAttrSource(ConstSource(base), name)
@@ -179,6 +201,10 @@ class UserObjectVariable(VariableTracker):
         """object.__getattribute__, then __getattr__."""
         if name == "__class__":
             return tx.wrap(self.cls, None, constant=True)
+        new = rewritten(tx, self.cls, name)
+        if new is not None:
+            own = self.own_attribute(tx, name)
+            return own if own is not None else plain_value(tx, self, name, new)
         raw, source = self.type_attribute(tx, name)
         slot = isinstance(raw, types.MemberDescriptorType)
         if raw is not MISSING and is_data_descriptor(raw) and not (slot and name in self.written):
@@ -289,7 +315,11 @@ class UserObjectVariable(VariableTracker):
             if self.type_attribute(tx, "__getitem__")[0] is not MISSING:
                 return tx.iterate_by_index(self)
             tx.raise_exception(TypeError, f"'{self.cls.__name__}' object is not iterable")
-        return self.special(tx, "__iter__", [])
+        iterator = self.special(tx, "__iter__", []).realize(tx)
+        if find_special(iterator.python_type(), "__next__") is None:
+            kind = iterator.python_type().__name__
+            tx.raise_exception(TypeError, f"iter() returned non-iterator of type '{kind}'")
+        return iterator
 
     def next_item(self, tx: Tracer) -> VT | None:
         return tx.until_stop(self.lookup_special(tx, "__next__"))
@@ -604,6 +634,8 @@ class SuperVariable(VariableTracker):
     def get_attr(self, tx: Tracer, name: str) -> VT:
         mro = self.receiver_type.__mro__
         for base in mro[mro.index(self.start) + 1 :]:
+            if not tx.is_untouched(base) and rewritten(tx, base, name) is not None:
+                raise self.refuse(f"reading attribute {name!r}, which the function set on the class,")
             if name in base.__dict__:
                 return self._bind(tx, name, base)
         tx.raise_exception(AttributeError, f"'super' object has no attribute '{name}'")

@@ -7,6 +7,7 @@ Python's protocol of special methods (type of the right operand first where it i
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..errors import Unsupported
 from ..guards.checks import Is
 from . import host_number
 from .base import VariableTracker, find_special
-from .literal import fold
+from .literal import fold, run
 
 if TYPE_CHECKING:
     from .protocols import Tracer
@@ -71,6 +72,7 @@ _UNARY = {
 _SEQUENCES = (str, bytes, list, tuple)
 _NUMBERS = (bool, int, float, complex)
 GRAPH_KINDS = ("tensor", "symbolic")
+TYPE_KINDS = ("builtin", "class", "type_expression", "constant")
 BINARY_OPERATORS = frozenset(
     (*_ARITHMETIC, *_IN_PLACE, *_COMPARISONS, operator.is_, operator.is_not, operator.contains, operator.getitem)
 ) | {operator.concat, operator.iconcat}
@@ -92,6 +94,8 @@ def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
         op = operator.add if op is operator.concat else operator.iadd
     if _folds(left) and _folds(right):
         return fold(tx, op, [left.as_constant(), right.as_constant()])
+    if op is operator.or_ and left.kind in TYPE_KINDS and right.kind in TYPE_KINDS and _types_join(left, right):
+        return tx.wrap(run(tx, op, [left.as_constant(), right.as_constant()]), None, constant=True)
     if op in _COMPARISONS:
         return _compare(tx, op, left, right)
     if op in _IN_PLACE:
@@ -135,6 +139,17 @@ def _folds(tracker: VT) -> bool:
         cls = tracker.python_type()
         return cls.__flags__ & (1 << 9) == 0 or cls.__module__ == "torch" or _plain_enum(cls)
     return tracker.kind in ("builtin", "range")
+
+
+def _types_join(left: VT, right: VT) -> bool:
+    """True when `|` makes a type expression: both are classes or type expressions, and C or typing code answers."""
+    if "constant" in (left.kind, right.kind) and not any(t.is_constant() and t.as_constant() is None for t in (left, right)):
+        return False
+    for tracker in (left, right):
+        method = find_special(tracker.python_type(), "__or__")
+        if isinstance(method, types.FunctionType) and method.__module__ != "typing":
+            return False
+    return left.kind != "constant" or right.kind != "constant"
 
 
 def _plain_enum(cls: type) -> bool:

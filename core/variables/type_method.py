@@ -52,7 +52,11 @@ class TypeMethodVariable(VariableTracker):
         return tx.constant(None)
 
     def on_setattr(self, tx: Tracer, name: VT, value: VT) -> VT:
-        self.receiver.plain_set_attr(tx, name.realize(tx).as_constant(), value)
+        name = name.realize(tx)
+        if not issubclass(name.python_type(), str):
+            kind = name.python_type().__name__
+            tx.raise_exception(TypeError, f"attribute name must be string, not '{kind}'")
+        self.receiver.plain_set_attr(tx, name.as_constant(), value)
         return tx.constant(None)
 
     def on_delattr(self, tx: Tracer, name: VT) -> VT:

@@ -178,6 +178,10 @@ def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any, shared:
         return known
     from .backends.compile_graph import compile_graph
     from .capture.convert_frame import FrameCompiler
+    from .capture.policy import disabled_reason
+
+    if disabled_reason(fn) is not None:
+        return fn
 
     compiler = FrameCompiler(
         settings, lambda captured, name: compile_graph(captured, resolved, settings, name=settings.name or name)

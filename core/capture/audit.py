@@ -46,7 +46,7 @@ def unguarded_reads(trace: Any) -> Iterator[UnguardedRead]:
             guarded.add(source)
             source = source.base
     constants = {id(source.value) for source in guarded if isinstance(source, ConstSource)}
-    for value in trace.kept:
+    for value in {id(kept): kept for kept in trace.kept}.values():
         tracker = trace.known.get(id(value))
         if tracker is None or getattr(tracker, "value", None) is not value:
             continue

@@ -142,6 +142,14 @@ def test_a_function_that_alone_is_disabled_may_call_captured_ones(disable):
     assert len(program.breaks) == 1 and len(program.graphs) == 3 and SEEN == [True]
 
 
+@pytest.mark.parametrize("disable", [core.disable, torch.compiler.disable])
+def test_compiling_a_disabled_function_leaves_it_disabled(disable):
+    SEEN.clear()
+    fn = core.compile(disable(seen_by), backend="eager")
+    assert torch.equal(fn(X), X + 1) and SEEN == [False]
+    assert core.stats()["frames"] == 0
+
+
 def test_disable_is_a_decorator_with_and_without_parentheses():
     @core.disable
     def one(x):

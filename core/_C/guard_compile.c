@@ -253,6 +253,7 @@ may_run_user_code(const Instr *in)
 {
     switch (in->op) {
     case OP_attr:
+    case OP_called:
     case OP_iterator_ahead: /* these make objects, and a collection may run finalisers */
     case OP_iterator_part:
     case OP_items_left:

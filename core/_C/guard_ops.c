@@ -164,6 +164,13 @@ load(const Instr *in, const FrameView *view, PyObject **regs, const int owned, P
     case OP_function_closure: *out = function_part(src, in->op); break;
     case OP_method_self: *out = PyMethod_Check(src) ? PyMethod_GET_SELF(src) : NULL; break;
     case OP_method_func: *out = PyMethod_Check(src) ? PyMethod_GET_FUNCTION(src) : NULL; break;
+    case OP_called:
+        if (!owned)
+            return GUARD_NEEDS_OWNED;
+        *out = PyObject_CallOneArg(in->object, src);
+        *is_new = 1;
+        swallow();
+        break;
     case OP_iterator_ahead:
     case OP_iterator_part:
         if (!owned)

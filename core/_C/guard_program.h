@@ -20,7 +20,7 @@ extern "C" {
     X(attr, "dsk") X(instance_attr, "dsk") X(instance_dict, "ds") X(type, "ds") X(type_attr, "dsk")                   \
     X(slot_attr, "dsk") X(dict_item, "dsK") X(list_item, "dsn") X(tuple_item, "dsn") X(cell, "ds") X(module, "dk")    \
     X(function_code, "ds") X(function_defaults, "ds") X(function_kwdefaults, "ds") X(function_closure, "ds")          \
-    X(method_self, "ds") X(method_func, "ds") X(iterator_ahead, "dsn") X(iterator_part, "dsn")                        \
+    X(method_self, "ds") X(method_func, "ds") X(iterator_ahead, "dsn") X(iterator_part, "dsn") X(called, "dsf")       \
     X(is, "sow") X(is_not, "sow") X(type_is, "st") X(equals, "sc") X(len, "sn") X(dict_keys, "sT") X(missing_key, "sK") \
     X(missing_instance_attr, "sk") X(missing_global, "k") X(type_version, "t") X(same, "ss") X(not_same, "ss")        \
     X(tensor, "sS") X(no_overlap, "R") X(global_state, "g") X(int_range, "sI") X(shape, "H") X(python, "Rf")          \

@@ -244,6 +244,11 @@ class CodeEmitter:
         self.load_const(source.index)
         self.call(2)
 
+    def _called(self, source: Any) -> None:
+        self.load_const(source.function)
+        self.load_source(source.base)
+        self.call(1)
+
     def _contents(self, source: Any) -> None:
         self.load_source(source.base)
         self.load_attr("cell_contents")
@@ -454,6 +459,7 @@ SOURCE_LOADERS: dict[type, Callable[[CodeEmitter, Any], None]] = {
     sources.TupleItemSource: CodeEmitter._list_item,
     sources.ItemAheadSource: CodeEmitter._item_ahead,
     sources.IteratorPartSource: CodeEmitter._iterator_part,
+    sources.CallSource: CodeEmitter._called,
     sources.CellSource: CodeEmitter._contents,
     sources.FunctionPartSource: CodeEmitter._part,
     sources.MethodPartSource: CodeEmitter._part,

@@ -36,6 +36,7 @@ from .held import Held
 from .source import (
     AttrSource,
     BuiltinSource,
+    CallSource,
     CellSource,
     ClosureSource,
     ConstSource,
@@ -64,6 +65,7 @@ __all__ = [
     "AttrSource",
     "Binding",
     "BuiltinSource",
+    "CallSource",
     "CellSource",
     "Check",
     "ClosureSource",

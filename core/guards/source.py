@@ -507,6 +507,27 @@ class IteratorPartSource(Source):
         return (self.base, self.index)
 
 
+@dataclass(frozen=True, eq=False)
+class CallSource(Source):
+    """What a function gives for the value: a view of it in another type, such as the tensor over an array's memory."""
+
+    base: Source
+    function: Any
+    runs_user_code: ClassVar[bool] = True
+
+    def name(self) -> str:
+        return f"{self.function.__name__}({self.base.name()})"
+
+    def access(self, dst: int, src: int) -> Instruction:
+        return ("called", dst, src, self.function)
+
+    def read(self, frame: FrameValues, base: Any) -> Any:
+        return self.function(base)
+
+    def _content(self) -> tuple[Any, ...]:
+        return (self.base, id(self.function))
+
+
 FUNCTION_PARTS = ("code", "defaults", "kwdefaults", "closure")
 METHOD_PARTS = ("self", "func")
 

@@ -10,7 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
-from . import tensor_scalar
+from . import array, tensor_scalar
 from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ class TorchFunctionVariable(VariableTracker):
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         fn = self.fn
+        if fn in array.CONVERTERS and args and args[0].realize(tx).kind == "ndarray":
+            return array.to_tensor(tx, fn, args, kwargs)
         if not isinstance(fn, types.MethodType) and fn in BREAKS:
             reason, remedy = BREAKS[fn]
             raise Unsupported(reason, remedy=remedy)

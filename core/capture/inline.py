@@ -80,7 +80,7 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
         return transforms.apply(tx, fn, args, kwargs)
     if isinstance(fn, FunctionVariable):
         return run_function(tx, fn, args, kwargs)
-    if isinstance(fn, (BuiltinVariable, ClassVariable)):
+    if isinstance(fn, (BuiltinVariable, ClassVariable, TorchFunctionVariable)):
         handler = special_calls.lookup(fn)
         if handler is not None:
             return handler(tx, args, kwargs)

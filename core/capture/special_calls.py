@@ -7,6 +7,7 @@ import contextlib
 import functools
 import inspect
 import logging
+import os
 import types
 import typing
 import warnings
@@ -16,11 +17,11 @@ from typing import Any
 
 import torch
 
-from .. import options, step
+from .. import options, step, torch_compat
 from ..errors import Unsupported
-from ..guards.checks import Is
+from ..guards.checks import Is, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
-from ..variables.base import VariableTracker
+from ..variables.base import BuiltinMethodVariable, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.function import MethodVariable, UserFunctionVariable
 from ..variables.object import UserObjectVariable
@@ -146,6 +147,44 @@ def make_reference(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return references[id(target)]
 
 
+@callable_object(os.fspath)
+def file_path(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """os.fspath(path): text is its own path, other objects are asked."""
+    path = (args or [kwargs["path"]])[0].realize(tx)
+    if path.python_type() in (str, bytes):
+        return path
+    method = path.lookup_special(tx, "__fspath__")
+    if method is None:
+        name = path.python_type().__name__
+        tx.raise_exception(TypeError, f"expected str, bytes or os.PathLike object, not {name}")
+    return tx.call_function(method, [])
+
+
+@callable_object(torch_compat.profiler_enabled)
+def profiler_enabled(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Whether a profiler runs: no part of torch's state that each entry guards anyway."""
+    found = torch_compat.profiler_enabled()
+    tx.trace.guard(None, Predicate((), _profiler_is_on if found else _profiler_is_off), tx.line)
+    return tx.constant(found)
+
+
+def _profiler_is_on() -> bool:
+    return bool(torch_compat.profiler_enabled())
+
+
+def _profiler_is_off() -> bool:
+    return not torch_compat.profiler_enabled()
+
+
+@callable_object(warnings.catch_warnings)
+def catch_warnings(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """warnings.catch_warnings(record=...) around code that does nothing with warnings."""
+    record = kwargs.get("record", tx.constant(False)).realize(tx)
+    if args or kwargs.keys() - {"record"} or not record.is_constant():
+        raise Unsupported("these arguments of warnings.catch_warnings are not traced", remedy="use it outside")
+    return CatchWarningsVariable(bool(record.as_constant()))
+
+
 REFERABLE = ("tensor", "user_object", "module", "function")
 
 
@@ -256,6 +295,34 @@ _REFS = ("_flat_weights_names", "_flat_weight_refs")
 LOGGER_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
 
 
+class CatchWarningsVariable(VariableTracker):
+    """A block in which warnings are caught. Nothing that traced code may do inside gives a warning."""
+
+    kind = "catch_warnings"
+    mutable = True
+
+    def __init__(self, record: bool) -> None:
+        super().__init__(None)
+        self.record = record
+
+    def python_type(self) -> type:
+        return warnings.catch_warnings
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def get_attr(self, tx: Any, name: str) -> VT:
+        if name in ("__enter__", "__exit__"):
+            return BuiltinMethodVariable(self, name)
+        return super().get_attr(tx, name)
+
+    def call_method(self, tx: Any, name: str, args: Any, kwargs: dict[str, VT]) -> VT:
+        if name not in ("__enter__", "__exit__"):
+            raise self.refuse(f"calling {name!r}")
+        tx.trace.catching_warnings += 1 if name == "__enter__" else -1
+        return tx.new_list([]) if name == "__enter__" and self.record else tx.constant(None)
+
+
 def _defer(fn: Any) -> Handler:
     def handler(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
         return defer_call(tx, fn, args, kwargs)
@@ -281,4 +348,11 @@ for _name in LOGGER_METHODS:
     FUNCTIONS[getattr(logging.Logger, _name)] = _defer(getattr(logging.Logger, _name))
     if hasattr(logging, _name):
         FUNCTIONS[getattr(logging, _name)] = _defer(getattr(logging, _name))
-OBJECTS[warnings.warn] = _defer(warnings.warn)
+
+
+@callable_object(warnings.warn)
+def warn(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A warning is given when the graph has run."""
+    if tx.trace.catching_warnings:
+        raise Unsupported("a warning that the program catches is not traced", remedy="warn outside")
+    return defer_call(tx, warnings.warn, args, kwargs)

@@ -50,7 +50,9 @@ class Trace:
     references: dict[int, VariableTracker] = field(default_factory=dict)  # weak references, likewise
     proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
     reads: dict[int, UserLine | None] | None = None  # under config.audit_guards: where each object was first met
+    interpreters: list[Any] = field(default_factory=list)  # of all calls in the frame
     generators: list[Any] = field(default_factory=list)  # those of the traced code
+    catching_warnings: int = 0  # blocks entered in which warnings are caught
     depth: int = 0
     step: int = 0  # of the root frame
     grad_mode: bool = field(default_factory=torch.is_grad_enabled)  # at the start of the frame
@@ -69,3 +71,15 @@ class Trace:
         self.known[id(value)] = tracker
         self.kept.append(value)
         return tracker
+
+    def release(self) -> None:
+        """Let go of the program's objects once the code is made: trackers and interpreters know each other in circles,
+        and the objects would live until the garbage collector comes by."""
+        for interpreter in self.interpreters:
+            interpreter.locals.clear()
+            interpreter.cells.clear()
+            interpreter.stack.clear()
+            interpreter.outcome = interpreter.parent = None
+        for held in (self.interpreters, self.generators, self.known, self.kept, self.exceptions, self.numbers):
+            held.clear()
+        self.side_effects.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import sys
+import threading
 import types
 import weakref
 from typing import Any
@@ -39,7 +40,7 @@ from ..variables.namespace import NamespaceVariable
 from ..variables.nn_module import ModuleVariable
 from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
-from ..variables.python_module import OpaqueVariable, PythonModuleVariable
+from ..variables.python_module import OpaqueVariable, PythonModuleVariable, ThreadLocalVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
 from ..variables.torch_function import CustomOperatorVariable, TorchClassVariable, TorchFunctionVariable
@@ -287,6 +288,11 @@ def _opaque(tx: Any, value: Any, source: Any) -> VT:
     return OpaqueVariable(value, f"an object of class {name} is not traced", "use it outside the function", source)
 
 
+def _thread_local(tx: Any, value: Any, source: Any) -> VT:
+    tx.guard(source, TypeIs(threading.local))
+    return ThreadLocalVariable(value, "a call of a threading.local is not traced", source=source)
+
+
 def _property(tx: Any, value: Any, source: Any) -> VT:
     tx.guard(source, Is(value))
     return UserObjectVariable(type(value), value, source)
@@ -376,4 +382,5 @@ BY_TYPE: dict[type, Any] = {
     types.MethodWrapperType: _opaque,
     types.GeneratorType: _generator,
     weakref.ref: weak_reference.from_value,
+    threading.local: _thread_local,
 }

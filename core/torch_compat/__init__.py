@@ -668,3 +668,6 @@ def optimizer_functions() -> dict[str, types.FunctionType]:
         "radam": radam._single_tensor_radam,
         "radam of lists": radam._multi_tensor_radam,
     }
+
+
+profiler_enabled = torch.autograd._profiler_enabled

@@ -100,6 +100,11 @@ class OpaqueVariable(VariableTracker):
     def call(self, tx: Tracer, args: Any, kwargs: Any) -> VT:
         raise Unsupported(self.reason, remedy=self.remedy)
 
+    def equals(self, tx: Tracer, other: VT) -> VT | None:
+        if type(self.value).__eq__ is not object.__eq__:
+            raise Unsupported(self.reason, remedy=self.remedy)
+        return None
+
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in ("__name__", "__qualname__", "__module__", "__doc__") and hasattr(self.value, name):
             return tx.constant(getattr(self.value, name))
@@ -107,3 +112,23 @@ class OpaqueVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_global_object(self.value)
+
+
+class ThreadLocalVariable(OpaqueVariable):
+    """A threading.local: its attributes are read, and guarded, in the thread that calls."""
+
+    kind = "thread_local"
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if self.source is None or not hasattr(self.value, name) or hasattr(type(self.value), name):
+            raise self.refuse(f"reading attribute {name!r}")
+        return tx.wrap(getattr(self.value, name), AttrSource(self.source, name))
+
+
+class UnguardedVariable(OpaqueVariable):
+    """A container whose items no guard reaches: it may be handed on, what depends on its items breaks the graph."""
+
+    kind = "unguarded"
+
+    def as_python_object(self) -> Any:
+        raise Unsupported(self.reason, remedy=self.remedy)

@@ -49,7 +49,7 @@ def assume(tx: Any, instruction: Any, wanted: bool) -> bool | None:
     wanted: the truth for which `instruction` jumps.
     """
     condition = tx.stack[-1].realize(tx)
-    if condition.kind != "tensor" or not _is_single(condition.fake.shape) or tx.builder.in_region:
+    if condition.kind not in ("tensor", "tensor_truth") or not _is_single(condition.fake.shape) or tx.builder.in_region:
         return None
     there = _raises(tx, tx.decoded.index_of(instruction.target))
     here = _raises(tx, tx.index)

@@ -7,7 +7,6 @@ CapturedGraph. This folder must not know frames, bytecode, trackers or backends.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,7 +29,7 @@ from .refusals import eager_exception, judge, open_size_refusal, quiet_fakes, re
 from .region import Region, escaped
 from .subgraph_call import subgraph_call
 from .symbols import as_policy, plain, symbolic_fake
-from .tree import leaves, map_tree, rebuild
+from .tree import leaves, map_tree, rebuild, without_partial
 from .unused_inputs import drop_unused
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -268,7 +267,7 @@ class GraphBuilder:
         back as the very object it was keeps its GraphValue. Raises Unsupported for what a graph can't hold, and
         otherwise the exception that eager raises for this call.
         """
-        fn, args, kwargs = _without_partial(fn, args, kwargs)
+        fn, args, kwargs = without_partial(fn, args, kwargs)
         refuse_by_name(fn, line)
         return self._call("call_function", fn, fn, args, kwargs, line)
 
@@ -676,14 +675,6 @@ class GraphBuilder:
         if self._rng_state is not None and not torch.equal(self._rng_state, torch.get_rng_state()):
             torch.set_rng_state(self._rng_state)
             record.refuse("the global random generator moved during capture")
-
-
-def _without_partial(
-    fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
-    while isinstance(fn, functools.partial):
-        args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
-    return fn, args, kwargs
 
 
 def _any_requires_grad(tree: Any) -> bool:

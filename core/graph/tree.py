@@ -5,7 +5,8 @@ Containers are list, tuple, namedtuple, torch.Size, torch.return_types, dict and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -55,3 +56,12 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield from (tree.start, tree.stop, tree.step)
     else:
         yield tree
+
+
+def without_partial(
+    fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, Sequence[Any], Mapping[str, Any]]:
+    """The function, arguments and keywords of a call, those that partials hold put to them."""
+    while isinstance(fn, functools.partial):
+        args, kwargs, fn = (*fn.args, *args), {**fn.keywords, **kwargs}, fn.func
+    return fn, args, kwargs

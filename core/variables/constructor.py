@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
+from . import tensor_truth
 from .base import VariableTracker, find_special
 from .container import as_index
 from .deque import DequeVariable
@@ -96,7 +97,11 @@ CONSTRUCTORS[complex] = _number(complex, ("__complex__", "__float__", "__index__
 
 @makes(bool)
 def _bool(tx: Tracer, x: VT | None = None, /) -> VT:
-    return tx.constant(tx.truth(x.realize(tx)) if x is not None else False)
+    x = x.realize(tx) if x is not None else tx.constant(False)
+    if x.kind == "tensor_truth":
+        return x
+    unknown = tensor_truth.truth_of(tx, x) if x.kind == "tensor" and x.known_number() is None else None  # type: ignore[attr-defined]
+    return unknown if unknown is not None else tx.constant(tx.truth(x))
 
 
 @makes(str)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..guards.checks import Is
-from . import host_number
+from . import host_number, tensor_truth
 from .base import VariableTracker, find_special
 from .literal import fold, run
 
@@ -110,7 +110,9 @@ def unary(tx: Tracer, op: Op, operand: VT) -> VT:
     """op(operand) for a function of the operator module with one operand."""
     operand = operand.realize(tx)
     if op is operator.not_:
-        return tx.constant(not tx.truth(operand))
+        return negation(tx, operand)
+    if op is operator.truth and operand.kind == "tensor_truth":
+        return operand
     if op is operator.truth:
         return tx.constant(tx.truth(operand))
     if _folds(operand):
@@ -131,6 +133,16 @@ def unary(tx: Tracer, op: Op, operand: VT) -> VT:
     if name == "__abs__":
         tx.raise_exception(TypeError, f"bad operand type for abs(): '{cls}'")
     tx.raise_exception(TypeError, f"'{cls}' object cannot be interpreted as an integer")
+
+
+def negation(tx: Tracer, operand: VT) -> VT:
+    """not object."""
+    operand = operand.realize(tx)
+    if operand.kind == "tensor" and operand.known_number() is None:  # type: ignore[attr-defined]
+        operand = tensor_truth.truth_of(tx, operand) or operand
+    if operand.kind == "tensor_truth":
+        return operand.negated(tx)  # type: ignore[attr-defined]
+    return tx.constant(not tx.truth(operand))
 
 
 def _folds(tracker: VT) -> bool:
@@ -174,6 +186,8 @@ def is_same(tx: Tracer, left: VT, right: VT) -> bool:
     a, b = _known_object(left), _known_object(right)
     if a is not None and b is not None:
         return a is b
+    if "tensor_truth" in (left.kind, right.kind) and left.python_type() is right.python_type():
+        raise Unsupported("`is` on a bool that only a run can tell is not traced", remedy="use its truth")
     if "symbolic" in (left.kind, right.kind) and issubclass(left.python_type(), right.python_type()):
         raise Unsupported("`is` between numbers is not traced", remedy="compare numbers with ==")
     if left.kind == right.kind == "tuple" and not left.unpack(tx) and not right.unpack(tx):

@@ -10,7 +10,7 @@ import torch
 from ..errors import Unsupported
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
-from . import array, tensor_scalar
+from . import array, tensor_scalar, tensor_truth
 from .base import VariableTracker, has_special
 
 if TYPE_CHECKING:
@@ -228,6 +228,10 @@ class TensorVariable(VariableTracker):
                 return tx.constant(number)
         if name == "numpy" and not args and not kwargs:
             return array.of_tensor(tx, self)
+        if name == "item" and self.fake.dtype is torch.bool and not tx.options.capture_scalar_outputs and not args:
+            truth = tensor_truth.truth_of(tx, self)
+            if truth is not None:
+                return truth
         if name in METADATA_METHODS:
             return self._metadata_call(tx, name, args, kwargs)
         if name in BREAKS and not (name in ("item", "nonzero") and tx.options.capture_scalar_outputs):
@@ -308,7 +312,8 @@ class TensorVariable(VariableTracker):
         return self.iterate(tx)
 
     def op_bool(self, tx: Tracer) -> VT | None:
-        return tx.constant(self.truth(tx))
+        unknown = tensor_truth.truth_of(tx, self) if self.known_number() is None else None
+        return unknown if unknown is not None else tx.constant(self.truth(tx))
 
     def op_contains(self, tx: Tracer, item: VT) -> VT | None:
         raise Unsupported("`in` on a tensor needs its values", remedy="use torch.isin(...).any() and torch.where")

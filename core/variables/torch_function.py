@@ -10,7 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
-from . import array, tensor_scalar
+from . import array, tensor_scalar, tensor_truth
 from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -218,6 +218,8 @@ class TorchFunctionVariable(VariableTracker):
             return tx.constant(any(_takes_over(operand.realize(tx).python_type()) for operand in operands))
         if fn in NOTHING or name in NAMED_NOTHING:
             return tx.constant(None)
+        if fn in tensor_truth.QUESTIONS:
+            return tensor_truth.ask(tx, fn, args, kwargs)
         if fn in METADATA:
             return self._metadata(tx, args, kwargs)
         if fn in ANSWERED and all(arg.is_constant() for arg in (*args, *kwargs.values())):

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...bytecode.opcodes import BINARY_OPERATORS, TABLE
 from ...errors import Unsupported
+from ...variables.operators import negation
 from .host import Host
 
 OPERATORS = {
@@ -64,7 +65,7 @@ class OperatorOpcodes(Host):
         self.push(self.unary(operator.invert, self.pop()))
 
     def UNARY_NOT(self, instruction: Any) -> None:
-        self.push(self.constant(not self.truth(self.pop())))
+        self.push(negation(self, self.pop()))
 
     def TO_BOOL(self, instruction: Any) -> None:
         # 3.13 tests before a jump: the value itself stays, so that a jump on a tensor can end the graph there.

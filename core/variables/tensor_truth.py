@@ -1,0 +1,104 @@
+"""TensorTruthVariable: a bool that eager reads out of a tensor, kept in the graph until somebody needs it.
+
+`bool(t)`, `.item()` of a bool, `torch.allclose` and `torch.equal` ask for it. A program that only hands it on, negates
+it or raises an exception by it needs no answer while tracing; any other use breaks the graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from .protocols import Emitter, Tracer
+
+VT = VariableTracker
+
+
+class TensorTruthVariable(VariableTracker):
+    """A bool. `value` is the GraphValue of a bool tensor of no dimension that nothing else writes to."""
+
+    kind = "tensor_truth"
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(None)
+        self.value = value
+
+    @property
+    def fake(self) -> Any:
+        return self.value.fake
+
+    def python_type(self) -> type:
+        return bool
+
+    def truth(self, tx: Tracer) -> bool:
+        raise Unsupported(
+            "a branch depends on the value of a tensor",
+            remedy="use torch.where or torch.cond, or make the decision outside the compiled function",
+        )
+
+    def negated(self, tx: Tracer) -> VT:
+        """not object."""
+        tensor = tx.graph_result(self.value)
+        return TensorTruthVariable(tx.graph_call(torch.logical_not, [tensor], {}).value)  # type: ignore[attr-defined]
+
+    def equals(self, tx: Tracer, other: VT) -> VT | None:
+        raise self.refuse("a comparison")
+
+    def hash_key(self, tx: Tracer) -> Hashable:
+        raise self.refuse("hashing")
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.push_null()
+        emit.load_global_object(bool)
+        emit.load_graph_output(self.value)
+        emit.call(1)
+
+
+def truth_of(tx: Tracer, tensor: VT) -> VT | None:
+    """bool(tensor), None where that is an error or where the tensor's size is not known."""
+    fake = tensor.fake  # type: ignore[attr-defined]
+    if tx.builder.in_region:
+        return None
+    if not all(type(size) is int and size == 1 for size in fake.shape) or fake.is_sparse or fake.is_quantized:
+        return None
+    flat = tx.graph_method("detach", [tensor], {}) if fake.requires_grad else tensor
+    flat = tx.graph_method("reshape", [flat, tx.new_tuple([])], {}) if fake.ndim else flat
+    return TensorTruthVariable(tx.graph_call(torch.ne, [flat, tx.constant(0)], {}).value)  # type: ignore[attr-defined]
+
+
+def ask(tx: Tracer, fn: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
+    """torch.allclose, torch.equal and torch.is_nonzero of tensors; None where the graph has no equal question."""
+    operands = [arg.realize(tx) for arg in args]
+    if not operands or any(operand.kind != "tensor" for operand in operands[:2]):
+        return None
+    if fn is torch.is_nonzero:
+        return truth_of(tx, operands[0]) if len(operands) == 1 and not kwargs else None
+    if len(operands) < 2:
+        return None
+    left, right = operands[:2]
+    if fn is torch.allclose:
+        return truth_of(tx, _all(tx, tx.graph_call(torch.isclose, operands, kwargs)))
+    a, b = left.fake, right.fake  # type: ignore[attr-defined]
+    alike = a.dtype == b.dtype and a.device == b.device and a.layout == b.layout == torch.strided
+    # equal() of a tensor with itself does not look for NaNs
+    if len(operands) > 2 or kwargs or not alike or a.untyped_storage() is b.untyped_storage():
+        return None
+    if not all(type(size) is int for size in (*a.shape, *b.shape)):
+        return None
+    if a.shape != b.shape:
+        return tx.constant(False)
+    return truth_of(tx, _all(tx, tx.binary(operator.eq, left, right)))
+
+
+def _all(tx: Tracer, tensor: VT) -> VT:
+    return tx.graph_method("all", [tensor], {})
+
+
+QUESTIONS = (torch.allclose, torch.equal, torch.is_nonzero)

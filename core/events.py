@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from .errors import UserLine
 
@@ -160,6 +161,14 @@ class ArtifactBuilt(Event):
     @property
     def counts(self) -> Mapping[str, int]:
         return {"kernels": self.kernels, "extern_calls": self.extern_calls}
+
+
+@dataclass(frozen=True)
+class BackendReported(Event):
+    """A backend said something through the report of its context. finding: a core.plugin.Finding."""
+
+    backend: str
+    finding: Any
 
 
 @dataclass(frozen=True)

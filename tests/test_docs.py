@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import core
 from core import errors, events, options
 from core.backends import hookspecs
 from core.guards import checks
+from core.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -109,7 +111,8 @@ READS = re.compile(r"""(?:environ(?:\.get\(|\[)|getenv\(|VARIABLE = )\s*["'](COR
 def environment_variables() -> list[str]:
     roots = [ROOT / "core", *(ROOT / "plugins").glob("*/core_*")]
     files = [p for root in roots for p in root.rglob("*") if p.suffix in (".py", ".c", ".cpp", ".h")]
-    return sorted({name for path in files for name in READS.findall(path.read_text(errors="replace"))})
+    read = {name for path in files for name in READS.findall(path.read_text(errors="replace"))}
+    return sorted(read | {setting.variable for setting in SETTINGS.values() if setting.variable})
 
 
 def test_the_environment_is_read_where_the_pattern_sees_it():
@@ -124,9 +127,21 @@ def test_every_environment_variable_has_a_line_in_the_index_and_a_test(name):
 
 @pytest.mark.parametrize("field", sorted(options.CompileOptions.__dataclass_fields__))
 def test_every_compile_option_has_a_line_in_the_index_and_a_test(field):
-    shown = {"backend_options": "options"}.get(field, field)
+    shown = {"backend_options": "options", "guard_filter": "guard_filter_fn"}.get(field, field)
     assert re.search(rf"^\| `{shown}` \| \S", page("index.md"), re.M)
-    assert re.search(rf"\b{field}\b|\b{shown}=", TESTED)
+    assert re.search(rf"\b{field}\b|\b{shown}\b", TESTED)
+
+
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_every_setting_has_a_line_on_the_api_page_and_a_test(name):
+    assert re.search(rf"^\| `{name}` \| \S", page("api.md"), re.M)
+    assert named(TESTED, name)
+
+
+@pytest.mark.parametrize("name", sorted({*core._EXPORTS, "capture"}))
+def test_every_public_name_is_in_the_docs_and_in_a_test(name):
+    assert any(named(page(name_of_page), name) for name_of_page in ("index.md", "api.md", "errors.md", "guards.md"))
+    assert named(TESTED, name)
 
 
 def test_every_option_of_inductor_has_a_line_on_its_page():

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..errors import BackendError, BackendFailed, UserLine
-from ..events import ArtifactBuilt, Event, emit
+from ..events import ArtifactBuilt, BackendReported, emit
 from ..graph.captured import CapturedGraph
 from ..options import CompileOptions
-from ..plugin import Artifact, CompileContext, CompileFailed, Finding, PluginBug, Unsupported
+from ..plugin import Artifact, CompileContext, CompileFailed, PluginBug, Unsupported
 from .generated import compile_source
 from .resolved import ResolvedBackend
-
-
-@dataclass(frozen=True)
-class BackendReported(Event):
-    """A backend said something through the report of its context."""
-
-    backend: str
-    finding: Finding
 
 
 def graph_device(captured: CapturedGraph) -> str:

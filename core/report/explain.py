@@ -24,6 +24,7 @@ class Explanation:
     skipped: list[events.FrameSkipped] = field(default_factory=list)
     fallbacks: list[events.FellBack] = field(default_factory=list)
     artifacts: list[events.ArtifactBuilt] = field(default_factory=list)
+    findings: list[events.BackendReported] = field(default_factory=list)
     unguarded: list[events.UnguardedRead] = field(default_factory=list)
 
     @property
@@ -83,6 +84,8 @@ class Explanation:
                 f"  {artifact.backend}, {artifact.mode}: {artifact.kernels} kernels, {artifact.extern_calls} calls of "
                 f"torch's own, {artifact.seconds * 1e3:.1f} ms"
             )
+        for report in self.findings:
+            lines.append(f"  {report.backend} says: {report.finding.text}")
         for read in self.unguarded:
             lines.append(f"  no guard looks at {read.what}, read at {read.line}: {read.reason}")
         for guard in self.guards:
@@ -101,6 +104,7 @@ _PLACES = {
     events.FellBack: "fallbacks",
     events.ArtifactBuilt: "artifacts",
     events.UnguardedRead: "unguarded",
+    events.BackendReported: "findings",
 }
 
 

@@ -19,6 +19,7 @@ from ..backends.generated import source_of
 from ..errors import InvalidOption
 from ..events import (
     ArtifactBuilt,
+    BackendReported,
     EntryMade,
     Event,
     FellBack,
@@ -107,6 +108,12 @@ def _unguarded(event: Any) -> Text:
     return f"no guard looks at {event.what}", [f"read at {event.line}: {event.reason}"]
 
 
+def _reported(event: Any) -> Text:
+    finding = event.finding
+    remedy = [f"remedy: {finding.remedy}"] if finding.remedy else []
+    return f"{event.backend}, {finding.level}: {finding.text}", remedy
+
+
 def _kernels(event: Any) -> Text:
     header = f"{event.backend}, {event.mode}: {event.kernels} kernels, {event.extern_calls} calls of torch's own"
     describe = getattr(event.artifact, "describe", None)
@@ -119,7 +126,7 @@ CHANNELS: Mapping[str, Mapping[type[Event], Callable[[Any], Text]]] = {
     "breaks": {GraphBroken: _break, FrameSkipped: _skipped, FellBack: _fell_back},
     "recompiles": {Recompiled: _recompiled, LimitReached: _limit},
     "code": {EntryMade: _code},
-    "kernels": {ArtifactBuilt: _kernels},
+    "kernels": {ArtifactBuilt: _kernels, BackendReported: _reported},
 }
 """Channel -> event -> the function that words it."""
 

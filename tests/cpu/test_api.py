@@ -337,3 +337,9 @@ def test_an_audit_tells_of_an_object_whose_contents_nobody_looks_at():
         explanation = core.explain(lambda x: x * get().value)(X)
     assert [read.line.line for read in explanation.unguarded] == [inspect.currentframe().f_lineno - 1]
     assert "taken as a constant" in explanation.unguarded[0].reason and "no guard looks at" in str(explanation)
+
+
+def test_the_package_of_the_name_capture_is_the_function_too():
+    import core.capture.policy  # noqa: F401
+
+    assert torch.equal(core.capture(leveled, X, 1).result, core.capture_program(leveled, X, 1).result)

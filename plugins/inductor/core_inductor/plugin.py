@@ -13,9 +13,10 @@ from .shadowing import require_core
 
 require_core()
 
-from core.plugin import Artifact, Backend, Capabilities, CompileContext, Option, Probe, hookimpl  # noqa: E402
+from core.plugin import Artifact, Backend, Capabilities, CompileContext, Finding, Option, Probe, hookimpl  # noqa: E402
 
 _DEVICES = ("cpu",)
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 class InductorBackend(Backend):
@@ -52,12 +53,17 @@ class InductorBackend(Backend):
             "missing_compiler": Option(
                 str, "aten", ("aten", "raise"), help="without a compiler: run through torch's kernels, or raise"
             ),
+            "mode": Option(str, "default", MODES, help="compile's mode; on the CPU each gives the same kernels"),
             "parallel": Option(bool, True, help="let kernels use torch's number of threads"),
         }
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
         from .artifact import compile_artifact
 
+        mode = ctx.options.get("mode", "default")
+        if mode != "default":
+            text = f"mode {mode!r} changes nothing on the CPU: it has no CUDA graphs and no variants to time"
+            ctx.report(Finding("info", text, "leave mode out"))
         return compile_artifact(graph, ctx)
 
     def cache_key(self, ctx: CompileContext) -> bytes:

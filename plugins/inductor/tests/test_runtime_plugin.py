@@ -18,6 +18,7 @@ from core_inductor.artifact import bind
 from core_inductor.plugin import InductorBackend, core_backend
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import core
 from core.plugin import CompileContext, CompileFailed
 
 PACKAGE = Path(core_inductor.__file__).parent
@@ -165,3 +166,10 @@ def test_generated_python_shows_its_lines_in_tracebacks_and_leaves_with_the_func
     del call, failure
     gc.collect()
     assert filename not in linecache.cache
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_each_mode_is_known_and_said_to_change_nothing_on_the_cpu(mode):
+    explanation = core.explain(lambda x: x + 1, backend="inductor", mode=mode)(torch.ones(3))
+    assert torch.equal(explanation.result, torch.full((3,), 2.0))
+    assert [mode in report.finding.text for report in explanation.findings] == [True]

@@ -17,6 +17,7 @@ from .first_run import checked_once
 from .functional import compile_functional
 from .registry import resolve_backend
 from .resolved import ResolvedBackend
+from .restored_modes import restoring
 
 
 def compile_graph(
@@ -43,7 +44,7 @@ def _compile_torch_level(
     ctx = compile_context(captured, resolved, options, mode=mode, name=name)
     fakes = [graph_input.fake for graph_input in captured.inputs]
     artifact = build_artifact(resolved, captured.module, fakes, ctx, first_line(captured))
-    return checked_once(artifact_call(artifact), captured.outputs, resolved.label)
+    return checked_once(restoring(captured, artifact_call(artifact)), captured.outputs, resolved.label)
 
 
 _LEVELS = {"torch": _compile_torch_level, "aten-functional": compile_functional, "core-aten": compile_functional}

@@ -46,7 +46,7 @@ class TensorTruthVariable(VariableTracker):
     def negated(self, tx: Tracer) -> VT:
         """not object."""
         tensor = tx.graph_result(self.value)
-        return TensorTruthVariable(tx.graph_call(torch.logical_not, [tensor], {}).value)  # type: ignore[attr-defined]
+        return TensorTruthVariable(tx.graph_call(torch.logical_not, [tensor], {}).value)
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:
         raise self.refuse("a comparison")
@@ -70,7 +70,7 @@ def truth_of(tx: Tracer, tensor: VT) -> VT | None:
         return None
     flat = tx.graph_method("detach", [tensor], {}) if fake.requires_grad else tensor
     flat = tx.graph_method("reshape", [flat, tx.new_tuple([])], {}) if fake.ndim else flat
-    return TensorTruthVariable(tx.graph_call(torch.ne, [flat, tx.constant(0)], {}).value)  # type: ignore[attr-defined]
+    return TensorTruthVariable(tx.graph_call(torch.ne, [flat, tx.constant(0)], {}).value)
 
 
 def ask(tx: Tracer, fn: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:

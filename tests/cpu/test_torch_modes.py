@@ -8,6 +8,8 @@ import torch.nn as nn
 from observed import BACKENDS, agrees
 from torch.overrides import TorchFunctionMode
 
+import core
+
 
 def leaf(*shape):
     return torch.randn(*shape, requires_grad=True)
@@ -131,3 +133,20 @@ def test_functions_compiled_by_others_are_called():
         return lambda x: compiled(x) + scripted(x) + 1, (torch.randn(3),)
 
     assert agrees(build, graphs=None, breaks=None)["breaks"] >= 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_graph_that_raises_between_switches_leaves_grad_mode_and_autocast_as_they_were(backend):
+    def fn(x, places):
+        with torch.no_grad(), torch.autocast("cpu"):
+            chosen = x[places]
+        return chosen + x
+
+    x = torch.arange(4.0, requires_grad=True)
+    fast = core.compile(fn, backend=backend, fullgraph=True)
+    fast(x, torch.tensor([0, 1, 2, 3]))
+    with pytest.raises(IndexError):
+        fast(x, torch.tensor([0, 1, 2, 9]))
+    depth = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu") and depth == 1

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import _abc
 import _string
+import _thread
 import builtins
 import collections
 import enum
+import io
+import pickle
 import re
 import sys
 import traceback
@@ -18,7 +21,8 @@ from typing import Any
 from ..errors import Unsupported
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
-from ..variables.literal import from_result
+from ..variables.identity import IdentityVariable
+from ..variables.literal import from_result, is_literal
 from ..variables.traceback import TracebackVariable
 from .special_calls import Handler, callable_object, function
 
@@ -106,6 +110,52 @@ def compile_text(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.constant(code)
 
 
+@callable_object(pickle.dumps)
+def dumps(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The bytes of literals and containers of them."""
+    values, keywords = known(tx, "dumps", args, kwargs)
+    if not _is_data(tx, values[0]):
+        raise Unsupported("pickling objects is not traced", remedy="pickle outside the compiled function")
+    try:
+        return tx.constant(pickle.dumps(*values, **keywords))
+    except (pickle.PicklingError, TypeError, ValueError) as error:
+        tx.raise_exception(type(error), *error.args)
+
+
+@callable_object(pickle.loads)
+def loads(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """What known bytes hold, where that is data."""
+    values, keywords = known(tx, "loads", args, kwargs)
+    try:
+        found = _DataUnpickler(io.BytesIO(values[0]), **keywords).load()
+    except (pickle.UnpicklingError, TypeError, ValueError, EOFError) as error:
+        tx.raise_exception(type(error), *error.args)
+    return from_result(tx, found)
+
+
+class _DataUnpickler(pickle.Unpickler):
+    """Loads enum members and builtin containers; anything else would run code of its class."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if module in sys.modules else None
+        if found is getattr or module == "builtins" and found in (set, frozenset, bytearray, complex, slice, range):
+            return found
+        if isinstance(found, enum.EnumMeta) and found.__call__.__func__ is enum.EnumMeta.__call__:
+            return found
+        raise Unsupported(f"unpickling a {name} is not traced", remedy="unpickle outside the compiled function")
+
+
+def _is_data(tx: Any, value: Any) -> bool:
+    if isinstance(value, enum.Enum):
+        reducer = type(value).__reduce_ex__
+        return not tx.is_unreal(type(value)) and getattr(reducer, "__module__", "enum") in ("enum", None)
+    if type(value) in (list, tuple, set, frozenset):
+        return all(_is_data(tx, item) for item in value)
+    if type(value) is dict:
+        return all(_is_data(tx, key) and _is_data(tx, item) for key, item in value.items())
+    return is_literal(value)
+
+
 # -- abstract base classes ---------------------------------------------------------------------------------------------
 
 
@@ -184,6 +234,23 @@ def make_proxy(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     if key not in proxies:
         proxies[key] = ProxyVariable(args[0])
     return proxies[key]
+
+
+@callable_object(_thread.get_ident)
+def thread_number(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The number of the thread that runs the program."""
+    return tx.trace.proxies.setdefault(0, IdentityVariable(_thread.get_ident))
+
+
+@callable_object(weakref.WeakKeyDictionary)
+def make_weak_dict(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The cache of functools.singledispatch: its keys are classes, and what it lost is found again."""
+    if tx.globals_dict.get("__name__") != "functools" or args or kwargs:
+        raise Unsupported("making a weak dict is not traced", remedy="make it outside the compiled function")
+    return tx.new_dict([])
+
+
+callable_object(_abc.get_cache_token)(folded(_abc.get_cache_token))
 
 
 class ProxyVariable(VariableTracker):

@@ -285,6 +285,7 @@ class TracerServices(Host):
         """The exception that C code of Python's raises."""
         values = [arg if isinstance(arg, VariableTracker) else self.wrap(arg, None, constant=True) for arg in args]
         exception = ExceptionVariable(cls, values)
+        exception.raised_by_python = True
         if self.trace.exceptions:
             exception.context = self.trace.exceptions[-1]
         return exception

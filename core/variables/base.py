@@ -48,6 +48,9 @@ def has_special(cls: type, name: str) -> bool:
     return any(name in base.__dict__ for base in cls.__mro__)
 
 
+OUTSIDE = "do it outside the compiled function, or with plain Python objects"
+
+
 class VariableTracker:
     """Base of all trackers. Every operation that a kind does not define is a graph break with a reason."""
 
@@ -121,7 +124,7 @@ class VariableTracker:
 
     def refuse(self, operation: str, remedy: str = "") -> Unsupported:
         """The graph break for an operation that this kind doesn't trace."""
-        return Unsupported(f"{operation} on {self.describe()} is not traced", remedy=remedy)
+        return Unsupported(f"{operation} on {self.describe()} is not traced", remedy=remedy or OUTSIDE)
 
     def truth(self, tx: Tracer) -> bool:
         """bool(object). Raises Unsupported where only a run can tell."""
@@ -200,6 +203,10 @@ class VariableTracker:
             return self
         if cls.__hash__ is None:
             tx.raise_exception(TypeError, f"unhashable type: '{cls.__name__}'")
+        payload = getattr(self, "payload", None)
+        if payload is not None and payload.kind == "constant":
+            if payload.python_type().__hash__ is cls.__hash__ and payload.python_type().__eq__ is cls.__eq__:
+                return payload.hash_key(tx)
         if isinstance(find_special(cls, "__hash__"), types.FunctionType):
             value = self.call_method(tx, "__hash__", [], {}).realize(tx)
             if not issubclass(value.python_type(), int):

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.checks import Is
-from .base import ObservedException, VariableTracker, find_special
+from ..torch_compat import training
+from .base import OUTSIDE, ObservedException, VariableTracker, find_special
 from .container import Cursor, advance, as_index
+from .identity import IdentityVariable
 from .iterator import callable_type, iterator_of, make_sentinel_iterator
 from .itertool import make_tee
+from .late_text import late_text
 from .literal import fold, run
 from .sequence import sort_items
 from .text import ascii_of, format_value, text_of
@@ -351,7 +353,10 @@ def _is_parameter(obj: VT, own: type, cls: type) -> bool:
 def _is_protocol_instance(tx: Tracer, own: type, cls: Any) -> bool:
     members = getattr(cls, "__protocol_attrs__", None)
     if members is not None and any(not callable(getattr(cls, name, None)) for name in members):
-        raise Unsupported("isinstance() with a protocol that has data members is not traced")
+        raise Unsupported(
+            "isinstance() with a protocol that has data members is not traced",
+            remedy="check for the attributes with hasattr()",
+        )
     return bool(run(tx, issubclass, [own, cls]))
 
 
@@ -407,7 +412,9 @@ def _pow(tx: Tracer, base: VT, exp: VT, mod: VT | None = None) -> VT:
         return fold(tx, pow, [tracker.as_constant() for tracker in operands])
     method = operands[0].lookup_special(tx, "__pow__") if operands[0].kind == "user_object" else None
     if method is None:
-        raise Unsupported("pow() with three arguments that are not constants is not traced")
+        raise Unsupported(
+            "pow() with three arguments that are not constants is not traced", remedy="use ** and %, or constants"
+        )
     return method.call(tx, operands[1:], {})
 
 
@@ -447,7 +454,7 @@ def _on_reals(function: Any, symbolic: Any) -> Handler:
     return trace
 
 
-FUNCTIONS.update((fn, _on_reals(fn, twin)) for fn, twin in torch_compat.symbolic_math().items())
+FUNCTIONS.update((fn, _on_reals(fn, twin)) for fn, twin in training.symbolic_math().items())
 FUNCTIONS[math.floor] = _to_integer(math.floor, "__floor__")
 FUNCTIONS[math.ceil] = _to_integer(math.ceil, "__ceil__")
 FUNCTIONS[math.trunc] = _to_integer(math.trunc, "__trunc__")
@@ -483,7 +490,8 @@ def _hash_is_fixed(value: Any) -> bool:
 
 @traces(repr)
 def _repr(tx: Tracer, obj: VT, /) -> VT:
-    return tx.constant(text_of(tx, obj, repr))
+    obj = obj.realize(tx)
+    return late_text(obj, repr) or tx.constant(text_of(tx, obj, repr))
 
 
 @traces(ascii)
@@ -549,6 +557,11 @@ def _identity(tx: Tracer, value: VT, /) -> VT:
     found = getattr(value, "real" if value.kind == "tensor" else "value", None)
     lasting = value.kind in ("user_object", "module") or isinstance(found, torch.nn.Parameter)
     if not lasting or found is None or value.source is None:
+        if value.source is None and value.mutable and value.kind not in ("opaque", "unguarded"):
+            identity = getattr(value, "identity", None)
+            if identity is None:
+                identity = value.identity = IdentityVariable(id, value)  # type: ignore[attr-defined]
+            return identity
         raise Unsupported(
             "id() of an object is an address", remedy="compare with `is`, or use the object itself as the key"
         )
@@ -560,11 +573,22 @@ FUNCTIONS.update(
     {
         print: _breaks("print() writes where the program runs", "print outside the compiled function, or use logging"),
         id: _identity,
-        dir: _breaks("dir() is not traced", "read the attributes by name"),
         input: _breaks("input() reads where the program runs", "read input outside the compiled function"),
         open: _breaks("open() reads or writes files", "open files outside the compiled function"),
     }
 )
+
+
+@traces(dir)
+def _dir(tx: Tracer, obj: VT, /) -> VT:
+    obj = obj.realize(tx)
+    method = find_special(obj.python_type(), "__dir__")
+    if isinstance(method, types.FunctionType) and method.__module__ != "enum":
+        names = obj.lookup_special(tx, "__dir__").call(tx, [], {})  # type: ignore[union-attr]
+        return tx.new_list(sort_items(tx, iterator_of(tx, names).unpack(tx), None, False))
+    if obj.kind not in ("constant", "builtin", "class") or getattr(obj, "written", None):
+        raise Unsupported(f"dir() of {obj.describe()} is not traced", remedy="read the attributes by name")
+    return fold(tx, dir, [obj.as_constant()])
 
 
 def is_pure(function: Any) -> bool:
@@ -590,7 +614,7 @@ def call_pure(tx: Tracer, function: Any, args: Sequence[VT], kwargs: dict[str, V
                 return [known(item) for item in arg.unpack(tx)]
             converted = _as_number(tx, arg, ("__index__",) if function in COUNTING else ("__float__", "__index__"))
             if converted is None:
-                raise Unsupported(f"{function.__name__}() of {arg.describe()} is not traced")
+                raise Unsupported(f"{function.__name__}() of {arg.describe()} is not traced", remedy=OUTSIDE)
             return converted
         return arg.as_constant()
 

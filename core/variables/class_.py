@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
-PAYLOADS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
+LITERALS = (int, float, complex, str, bytes)
+PAYLOADS = (
+    *(collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque),
+    *LITERALS,
+)
 
 
 class _Probe:
@@ -288,17 +292,32 @@ class ClassVariable(VariableTracker):
     def make(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         """The object that the builtin __new__ at the end of the MRO gives."""
         if issubclass(self.cls, BaseException):
-            return ExceptionVariable(self.cls, list(args))
+            return self._exception(tx, list(args), kwargs)
         if getattr(self.cls, "__abstractmethods__", None):
             run(tx, object.__new__, [self.cls])  # raises what this version of Python raises
         if issubclass(self.cls, type):
             return tx.make_class(self.cls, args, kwargs)
         base = payload_base(self.cls)
+        if kwargs and base in (tuple, frozenset) and find_on_type(self.cls, "__init__")[0] is object.__init__:
+            tx.raise_exception(TypeError, f"{base.__name__}() takes no keyword arguments")
         if base is None:
             if self._builtin_new() not in (object.__new__, types.SimpleNamespace.__new__):
                 raise self.refuse("making an object of a class written in C")
             return new_object(self.cls)
         return UserObjectVariable(self.cls, payload=self._payload(tx, base, args))
+
+    def _exception(self, tx: Tracer, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        if issubclass(self.cls, BaseExceptionGroup):
+            raise self.refuse("making a group of exceptions")
+        cls, kept = self.cls, args
+        if issubclass(cls, OSError) and len(args) > 1:
+            values = [arg.look_inside(tx).as_constant() for arg in args]
+            real = run(tx, OSError, values)  # picks a subclass by the error's number, and keeps two arguments
+            cls = type(real) if cls is OSError else cls
+            kept = [tx.constant(value) for value in real.args]
+        made = ExceptionVariable(cls, kept, kwargs)
+        made.given = (args, kwargs)
+        return made
 
     def _builtin_new(self) -> Any:
         """The __new__ at the end of the way: the first that is written in C."""
@@ -309,6 +328,11 @@ class ClassVariable(VariableTracker):
         return object.__new__
 
     def _payload(self, tx: Tracer, base: type, args: Sequence[VT]) -> VT:
+        if base in LITERALS:
+            value = tx.wrap(base, None, constant=True).call(tx, args, {}).realize(tx)
+            if value.kind != "constant":
+                raise self.refuse("making a number that only a run can tell")
+            return value
         if issubclass(base, dict):
             return tx.new_dict([], base)
         if base is list:
@@ -378,7 +402,7 @@ class UnboundVariable(VariableTracker):
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in ("__name__", "__qualname__", "__doc__", "__objclass__"):
-            return tx.wrap(getattr(self.value, name), None, constant=True)
+            return tx.wrap(run(tx, getattr, [self.value, name]), None, constant=True)
         return super().get_attr(tx, name)
 
     def reconstruct(self, emit: Emitter) -> None:

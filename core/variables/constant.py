@@ -230,6 +230,9 @@ def _argument(tx: Tracer, arg: VT) -> Any:
     arg = arg.look_inside(tx)
     if arg.kind == "symbolic":
         arg = arg.specialize(tx)  # type: ignore[attr-defined]
+    payload = getattr(arg, "payload", None)
+    if payload is not None and payload.kind == "constant":
+        return payload.as_constant()  # C code reads what the object extends
     try:
         return arg.as_constant()
     except NotConstant:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from . import tensor_truth
-from .base import VariableTracker, find_special
+from .base import OUTSIDE, VariableTracker, find_special
 from .container import as_index
 from .deque import DequeVariable
 from .iterator import callable_type, iterator_of
+from .late_text import late_text
 from .literal import fold, run
+from .mapping import MappingProxyVariable
 from .range import SliceVariable, make_range
 from .text import text_of
 
@@ -64,7 +66,7 @@ def _literal(tx: Tracer, tracker: VT, cls: type) -> Any:
         return tracker.as_constant()
     if find_special(tracker.python_type(), "__index__") is not None:
         return as_index(tx, tracker)
-    raise Unsupported(f"{cls.__name__}() of {tracker.describe()} is not traced")
+    raise Unsupported(f"{cls.__name__}() of {tracker.describe()} is not traced", remedy=OUTSIDE)
 
 
 def _converted(tx: Tracer, cls: type, tracker: VT, specials: tuple[str, ...]) -> VT:
@@ -112,14 +114,16 @@ def _str(tx: Tracer, object: VT | None = None, encoding: VT | None = None, error
     if object is None:
         return tx.constant("")
     object = object.realize(tx)
-    return object if object.python_type() is str else tx.constant(text_of(tx, object, str))
+    if object.python_type() is str:
+        return object
+    return late_text(object, str) or tx.constant(text_of(tx, object, str))
 
 
 @makes(bytes)
 def _bytes(tx: Tracer, /, *args: VT) -> VT:
     operands = [arg.look_inside(tx) for arg in args]
     if not all(operand.is_constant() for operand in operands):
-        raise Unsupported("bytes() of values that only a run can tell is not traced")
+        raise Unsupported("bytes() of values that only a run can tell is not traced", remedy=OUTSIDE)
     return fold(tx, bytes, [operand.as_constant() for operand in operands])
 
 
@@ -188,7 +192,10 @@ for _cls in (dict, collections.OrderedDict, collections.defaultdict, collections
 
 @makes(types.MappingProxyType)
 def _mapping_proxy(tx: Tracer, mapping: VT, /) -> VT:
-    raise Unsupported("making a mapping proxy is not traced", remedy="make it outside the compiled function")
+    mapping = mapping.realize(tx)
+    if mapping.kind != "dict":
+        raise Unsupported("making a mapping proxy of this object is not traced", remedy="make it of a dict")
+    return MappingProxyVariable(mapping)
 
 
 @makes(collections.deque)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .base import VariableTracker
-from .object import UserObjectVariable
+from .literal import from_result
+from .object import UserObjectVariable, find_on_type
 from .traceback import TracebackVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
+FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+HEAP_TYPE = 1 << 9
+PLAIN_TEXT = (BaseException, KeyError, AttributeError, NameError, ImportError)  # the text is that of their arguments
 
 
 class ExceptionVariable(UserObjectVariable):
@@ -20,9 +25,11 @@ class ExceptionVariable(UserObjectVariable):
 
     kind = "exception"
 
-    def __init__(self, cls: type[BaseException], args: list[VT]) -> None:
+    def __init__(self, cls: type[BaseException], args: list[VT], kwargs: dict[str, VT] | None = None) -> None:
         super().__init__(cls)
         self.args = args
+        self.given = (args, kwargs or {})  # what its class was called with
+        self.raised_by_python = False  # by C code, which also fills in what its arguments don't say
         self.cause: VT | None = None
         self.context: VT | None = None
         self.suppress_context = False
@@ -64,7 +71,19 @@ class ExceptionVariable(UserObjectVariable):
             return self.args[0] if self.args else none
         if name == "with_traceback":
             return WithTracebackVariable(self)
+        raw, base = find_on_type(self.cls, name)
+        if name not in self.written and base not in (None, BaseException) and isinstance(raw, FIELDS):
+            return from_result(tx, getattr(self._example(), name))
         return super().plain_get_attr(tx, name)
+
+    def _example(self) -> Any:
+        """A real exception of the class written in C that this one extends, made with the same arguments."""
+        args, kwargs = self.given
+        known = all(value.is_constant() for value in (*args, *kwargs.values()))
+        if self.raised_by_python or not known:
+            raise self.refuse("reading what C code stored", remedy="look at args")
+        base = next(base for base in self.cls.__mro__ if not base.__flags__ & HEAP_TYPE)
+        return base(*(arg.as_constant() for arg in args), **{key: value.as_constant() for key, value in kwargs.items()})
 
     def plain_set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         if name == "__cause__":
@@ -91,7 +110,13 @@ class ExceptionVariable(UserObjectVariable):
             tx.raise_exception(TypeError, "__traceback__ must be a traceback or None")
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        if name in ("__str__", "__repr__") and all(arg.is_constant() for arg in self.args):
+        raw, base = find_on_type(self.cls, name)
+        in_c = name in ("__str__", "__repr__") and not isinstance(raw, types.FunctionType)
+        if in_c and all(arg.is_constant() for arg in self.args):
+            if base not in PLAIN_TEXT:
+                if any(isinstance(find_on_type(self.cls, field)[0], FIELDS) for field in self.written):
+                    raise self.refuse(f"{name} after a change of its fields")
+                return tx.constant(str(self._example()))
             example = BaseException(*(arg.as_constant() for arg in self.args))
             text = str(example)
             if name == "__repr__":

@@ -459,7 +459,7 @@ class BoundSlotVariable(VariableTracker):
         if args or kwargs:
             tx.side_effects.mutated(self.receiver)
             method = "extend" if issubclass(self.receiver.cls, list) else "update"
-            if not issubclass(self.receiver.cls, tuple):
+            if payload.mutable:
                 payload.call_method(tx, method, list(args), kwargs)
         return tx.constant(None)
 

@@ -155,7 +155,9 @@ def _folds(tracker: VT) -> bool:
 
 def _types_join(left: VT, right: VT) -> bool:
     """True when `|` makes a type expression: both are classes or type expressions, and C or typing code answers."""
-    if "constant" in (left.kind, right.kind) and not any(t.is_constant() and t.as_constant() is None for t in (left, right)):
+    if "constant" in (left.kind, right.kind) and not any(
+        t.is_constant() and t.as_constant() is None for t in (left, right)
+    ):
         return False
     for tracker in (left, right):
         method = find_special(tracker.python_type(), "__or__")
@@ -328,6 +330,7 @@ def _touches_graph(left: VT, right: VT) -> bool:
 def _arithmetic(tx: Tracer, op: Op, left: VT, right: VT) -> VT | None:
     name, _ = _ARITHMETIC[op]
     if _touches_graph(left, right):
+        left, right = _as_number(left, f"__{name}__"), _as_number(right, "")
         if _graph_operands(left, right):
             return _graph_node(tx, op, left, right)
         left_counts = left.kind == "symbolic" and left.python_type() is not float
@@ -338,6 +341,14 @@ def _arithmetic(tx: Tracer, op: Op, left: VT, right: VT) -> VT | None:
             return binary(tx, op, left, right.specialize(tx))  # type: ignore[attr-defined]
         return _mixed(tx, name, left, right)
     return _try_both(tx, left, right, f"__{name}__", f"__r{name}__")
+
+
+def _as_number(tracker: VT, own: str) -> VT:
+    """The number that an object extends, as C code sees it; the object where its class has an operator of its own."""
+    payload = getattr(tracker, "payload", None)
+    if payload is None or payload.kind != "constant" or not isinstance(payload.as_constant(), _NUMBERS):
+        return tracker
+    return tracker if isinstance(find_special(tracker.python_type(), own), types.FunctionType) else payload
 
 
 def _graph_node(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
@@ -369,7 +380,15 @@ def _in_place(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     return _no_operator(tx, op, left, right)
 
 
+def _refuse_unknown(*operands: VT) -> None:
+    """What tracing can't look into may well have the operator."""
+    for operand in operands:
+        if operand.kind in ("opaque", "unguarded"):
+            raise operand.refuse("an operator")
+
+
 def _no_operator(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
+    _refuse_unknown(left, right)
     in_place = op in _IN_PLACE
     sign = _IN_PLACE[op][1] if in_place else _ARITHMETIC[op][1]
     plain = _IN_PLACE[op][0] if in_place else op
@@ -389,6 +408,7 @@ def _no_operator(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
 def _compare(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     name, reflected, sign = _COMPARISONS[op]
     if _touches_graph(left, right):
+        left, right = _as_number(left, name), _as_number(right, "")
         if _graph_operands(left, right):
             return tx.graph_call(op, [left, right], {})
         other = right if left.kind in GRAPH_KINDS else left
@@ -400,6 +420,7 @@ def _compare(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
         result = _try_both(tx, left, right, name, reflected, comparison=True)
     if result is not None:
         return result
+    _refuse_unknown(left, right)
     if op is operator.eq or op is operator.ne:
         return tx.constant(is_same(tx, left, right) == (op is operator.eq))
     mine, theirs = left.python_type().__name__, right.python_type().__name__

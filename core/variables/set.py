@@ -14,17 +14,22 @@ from ..guards.checks import Equals, Predicate, TypeIs
 from .base import NotConstant, VariableTracker
 from .container import ContainerVariable, Cursor, advance, is_flat
 from .literal import is_plain
+from .python_module import UnguardedVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
+UNGUARDED = "is a set of objects that can't be guarded through it"
+REMEDY = "use a set of numbers and strings, or a dict with the objects as values"
 SET_ITERATOR: type = type(iter(set()))
 
 
 def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     """The tracker of a real set or frozenset, guarded by value."""
     tx.guard(source, TypeIs(type(value)))
+    if source is not None and not all(map(is_plain, value)):
+        return UnguardedVariable(value, f"{source.name()} {UNGUARDED}", REMEDY, source)
     return contents(tx, value, source).standing_for(value)
 
 
@@ -38,10 +43,7 @@ def contents(tx: Tracer, value: Any, source: Any) -> SetVariable:
             made.adopt(tx, value)
         return made
     if not plain:
-        raise Unsupported(
-            f"{source.name()} is a set of objects that can't be guarded through it",
-            remedy="use a set of numbers and strings, or a dict with the objects as values",
-        )
+        raise Unsupported(f"{source.name()} {UNGUARDED}", remedy=REMEDY)
     if type(value) is base:
         tx.guard(source, Equals(base(value)))
     else:
@@ -125,7 +127,13 @@ class SetVariable(ContainerVariable):
         tokens = list(self.tokens(tx))
         if self._order is not None and len(tokens) > 1:
             self._guard_order(tx, tokens)
-        return [self._trackers[token] for token in tokens]
+        return self._at(tokens)
+
+    def _at(self, tokens: Iterable[Hashable]) -> list[VT]:
+        try:
+            return [self._trackers[token] for token in tokens]
+        except KeyError:
+            raise self.refuse("a comparison of elements that changes the set") from None
 
     def _guard_order(self, tx: Tracer, tokens: list[Hashable]) -> None:
         # equal sets may be walked in different orders, and a copy may be walked in another than the set itself
@@ -137,7 +145,7 @@ class SetVariable(ContainerVariable):
 
     def elements(self, tx: Tracer) -> list[VT]:
         """The elements, for uses to which their order makes no difference."""
-        return [self._trackers[token] for token in self.tokens(tx)]
+        return self._at(self.tokens(tx))
 
     def _operand(self, tx: Tracer, other: VT) -> tuple[Any, dict[Hashable, VT]]:
         """The stand-ins of an iterable in its order (a set as a set, a dict as a dict) and their trackers."""

@@ -29,6 +29,9 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
         value = value.specialize(tx)  # type: ignore[attr-defined]
     if value.kind == "constant" or isinstance(find_special(value.python_type(), "__format__"), types.FunctionType):
         return value.call_method(tx, "__format__", [spec], {})
+    payload = getattr(value, "payload", None)
+    if payload is not None and payload.kind == "constant":
+        return payload.call_method(tx, "__format__", [spec], {})
     text = run(tx, str, [spec.as_constant()])
     if value.kind == "tensor":
         raise _printed_tensor()

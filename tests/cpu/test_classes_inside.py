@@ -268,3 +268,217 @@ def test_a_traceback_is_there_while_an_exception_is_handled():
         return x + 1, manager.given, before
 
     check(fn, X)
+
+
+def test_an_enum_with_its_own_new_and_next_value():
+    def fn(x):
+        class Level(float, enum.Enum):
+            def _generate_next_value_(name, start, count, last_values):
+                return count * 2.0
+
+            def __init__(self, value):
+                self.doubled = value * 2
+
+            LOW = enum.auto()
+            HIGH = enum.auto()
+
+        class Named(enum.Enum):
+            def __new__(cls, value, text):
+                made = object.__new__(cls)
+                made._value_ = value
+                made.text = text
+                return made
+
+            ONE = 1, "one"
+
+        made = enum.Enum("Made", "A B")
+        return x * Level.HIGH.doubled, Level.HIGH.value, Named(1).text, [member.name for member in made]
+
+    check(fn, X)
+
+
+def test_a_class_with_its_own_new_calls_that_of_object():
+    def fn(x):
+        class Single:
+            made = []
+
+            def __new__(cls, value):
+                one = super().__new__(cls)
+                cls.made.append(value)
+                return one
+
+            def __init__(self, value):
+                self.value = value
+
+        class Count(int):
+            def next(self):
+                return Count(self + 1)
+
+        count = Count(3)
+        return Single(x).value + count.next(), len(Single.made), isinstance(count, int), f"{count:03d}", {count: 1}[3]
+
+    check(fn, X)
+
+
+def test_iter_and_comparison_protocols_of_local_classes_raise_as_python_does():
+    def fn(x):
+        class NoNext:
+            def __iter__(self):
+                return self
+
+        class Indexed:
+            def __float__(self):
+                return 1.5
+
+            def __index__(self):
+                return 5
+
+        texts = []
+        for attempt in (
+            lambda: iter(NoNext()),
+            lambda: range(3).index("a"),
+            lambda: {}.popitem(),
+            lambda: super(int, 1),
+        ):
+            try:
+                attempt()
+            except (TypeError, ValueError, KeyError) as error:
+                texts.append((type(error).__name__, str(error)))
+        return x + int(hex(Indexed()), 16), texts
+
+    check(fn, X)
+
+
+def test_super_in_class_methods_and_metaclasses():
+    def fn(x):
+        class Base:
+            def plain(self):
+                return "plain"
+
+            @classmethod
+            def name(cls):
+                return cls.__name__
+
+        class Child(Base):
+            @classmethod
+            def name(cls):
+                return super().name() + "!", super().plain(cls())
+
+        return x + 1, Child.name()
+
+    check(fn, X)
+
+
+def test_fields_and_text_of_exceptions():
+    def fn(x):
+        class Loud(ValueError):
+            def __str__(self):
+                return "loud " + self.args[0]
+
+        missing = OSError(2, "gone", "file")
+        syntax = SyntaxError("bad", ("f.py", 3, 4, "text"))
+        facts = (
+            type(missing).__name__,
+            missing.errno,
+            missing.filename,
+            missing.args,
+            str(missing),
+            syntax.lineno,
+            str(syntax),
+            str(Loud("y")),
+            SystemExit(3).code,
+            str(KeyError("k")),
+            ImportError("no", name="m").name,
+        )
+        return x + 1, facts
+
+    check(fn, X)
+
+
+def test_a_generator_keeps_the_exception_it_handles_across_a_yield():
+    def fn(x):
+        def steps():
+            try:
+                raise ValueError("first")
+            except ValueError:
+                yield 1
+                try:
+                    yield 2
+                except KeyError as error:
+                    yield type(error.__context__).__name__
+                raise
+
+        work = steps()
+        seen = [next(work), next(work), work.throw(KeyError("second"))]
+        try:
+            next(work)
+        except ValueError as error:
+            seen.append(str(error))
+        return x + 1, seen
+
+    check(fn, X)
+
+
+def test_contexts_of_exceptions_form_no_cycle():
+    def fn(x):
+        first, second = ValueError("a"), KeyError("b")
+        try:
+            try:
+                raise first
+            except ValueError:
+                raise second from None
+        except KeyError:
+            try:
+                raise first
+            except ValueError as error:
+                seen = error.__context__ is second, second.__context__ is None
+        try:
+            raise first from 1
+        except TypeError as error:
+            text = str(error)
+        return x + 1, seen, text
+
+    check(fn, X)
+
+
+def test_patterns_identities_names_and_pickles_of_known_values():
+    import pickle
+    import re
+
+    pattern = re.compile(r"(\w)(\d)")
+
+    def fn(x):
+        one, other = [], []
+        found = pattern.search("a1 b2")
+        text = pattern.sub(lambda match: match.group(2) + match.group(1), "a1 b2")
+        keys = {id(one), id(other), id(one)}
+        data = pickle.loads(pickle.dumps({"a": [1, (2, 3)]}))
+        return x + len(keys), id(one) == id(one), found.groups(), text, dir(3) == dir(4), data
+
+    check(fn, X)
+
+
+def test_a_counter_takes_counts_as_they_are_while_it_is_empty():
+    import collections
+
+    def fn(x):
+        counts = collections.Counter(a=None)
+        try:
+            collections.Counter(b=1).update(b="x")
+        except TypeError as error:
+            return x + 1, dict(counts), str(error)
+        return x
+
+    check(fn, X)
+
+
+def test_globals_and_frames_by_name():
+    import sys
+
+    def fn(x):
+        def caller():
+            return sys._getframe(1).f_code.co_name, sys._getframe().f_globals["__name__"]
+
+        return x + 1, caller(), globals()["X"] is X, globals().get("__name__")
+
+    check(fn, X)

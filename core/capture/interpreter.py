@@ -8,9 +8,13 @@ Opcode handlers live in `opcodes/`, one file a family, as methods named like the
 from __future__ import annotations
 
 import sys
+import functools
+import os
 import types
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from ..bytecode.decode import decode
 from ..bytecode.instruction import Instruction
@@ -33,6 +37,16 @@ from .tracer import TracerServices
 VT = VariableTracker
 
 RETURN, YIELD = "return", "yield"
+
+
+LIBRARIES = tuple(os.path.join(os.path.dirname(module.__file__), "") for module in (torch, os))
+PACKAGES = os.path.join("", "site-packages", "")
+
+
+@functools.cache
+def is_library(filename: str) -> bool:
+    """True for files of torch and of the standard library."""
+    return any(filename.startswith(folder) and PACKAGES not in filename[len(folder) :] for folder in LIBRARIES)
 
 
 class Interpreter(
@@ -80,8 +94,11 @@ class Interpreter(
 
     @property
     def line(self) -> UserLine | None:
-        """The user's line being traced."""
-        return self.current.user_line(self.code.co_filename, self.code.co_qualname)
+        """The user's line being traced; code of torch and of the standard library stands for the line that calls it."""
+        frame = self
+        while frame.parent is not None and is_library(frame.code.co_filename):
+            frame = frame.parent
+        return frame.current.user_line(frame.code.co_filename, frame.code.co_qualname)
 
     @property
     def module_name(self) -> str:
@@ -117,7 +134,9 @@ class Interpreter(
         """Run to the return; the tracker of the returned value."""
         kind, value = self.advance()
         if kind != RETURN:
-            raise Unsupported("a generator's code was called as a function", where=self.line)
+            raise Unsupported(
+                "a generator's code was called as a function", where=self.line, remedy="iterate over the generator"
+            )
         return value
 
     def advance(self) -> tuple[str, VT]:

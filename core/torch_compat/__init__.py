@@ -405,6 +405,10 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
         def int_truediv(a: Any, b: Any) -> Any:
             return a / b  # on numbers of the call, so Python's own division
 
+        @staticmethod
+        def trunc_to_int(x: Any, dtype: Any) -> Any:
+            return fx.Proxy(graph.call_function(torch.sym_int, (x.node,)), tracer)
+
     tracer = fx.proxy.GraphAppendingTracer(graph)
     proxies = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}
     result = sympy_interp(Written, proxies, expr)

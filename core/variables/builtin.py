@@ -21,7 +21,6 @@ from .builtin_function import FUNCTIONS, call_pure, is_pure
 from .constructor import CONSTRUCTORS
 from .container import call_checked
 from .literal import from_result, is_literal, run
-
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -37,7 +36,9 @@ def getter_from_value(tx: Tracer, value: Any, source: Any) -> VT:
     """The tracker of a real itemgetter, attrgetter or methodcaller, guarded by identity."""
     function, args = value.__reduce__()[:2]
     if function not in GETTERS:
-        raise Unsupported("a methodcaller with keywords, made outside the compiled function, is not traced")
+        raise Unsupported(
+            "a methodcaller with keywords, made outside the compiled function, is not traced", remedy="use a lambda"
+        )
     tx.guard(source, Is(value))
     return GetterVariable(type(value), [tx.wrap(arg, None, constant=True) for arg in args], {}, source)
 

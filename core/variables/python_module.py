@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
@@ -97,7 +98,18 @@ class OpaqueVariable(VariableTracker):
     def as_python_object(self) -> Any:
         return self.value
 
+    def refuse(self, operation: str, remedy: str = "") -> Unsupported:
+        return super().refuse(operation, remedy or self.remedy)
+
     def call(self, tx: Tracer, args: Any, kwargs: Any) -> VT:
+        raise Unsupported(self.reason, remedy=self.remedy)
+
+    def iterate(self, tx: Tracer) -> VT:
+        if not isinstance(self.value, Iterator):
+            return super().iterate(tx)
+        raise Unsupported(self.reason, remedy=self.remedy)
+
+    def next_item(self, tx: Tracer) -> VT | None:
         raise Unsupported(self.reason, remedy=self.remedy)
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:

@@ -13,6 +13,7 @@ from agreement import agree
 from breaking_programs import PROGRAMS
 
 import core
+from core.events import GraphBroken, subscribe
 
 X = torch.arange(6.0).reshape(2, 3)
 MAKES_CLASSES = (breaking_programs.defining_classes,)  # new ones with each call: no entry fits the next
@@ -280,3 +281,36 @@ def test_an_exception_behind_a_break_leaves_autocast_as_eager_does():
 
     assert agree(fn, X)["breaks"] <= 2
     assert not torch.is_autocast_enabled("cpu")
+
+
+def breaks_of(fn, *args, **options):
+    """The GraphBroken events of one call."""
+    found = []
+    stop = subscribe(lambda event: found.append(event) if isinstance(event, GraphBroken) else None)
+    try:
+        core.compile(fn, backend="eager", **options)(*args)
+    finally:
+        stop()
+    return found
+
+
+def test_a_break_inside_torchs_own_python_code_names_the_users_line():
+    def fn(x):
+        return torch.unique(x) + 1
+
+    [event] = breaks_of(fn, X)
+    assert event.line.filename == __file__
+    assert event.line.line == fn.__code__.co_firstlineno + 1
+
+
+def test_a_generator_made_before_a_break_says_what_to_do():
+    def fn(x):
+        total = x
+        for y in (x + i for i in range(2)):
+            print(y.shape)
+            total = total + y
+        return total
+
+    reasons = {event.reason: event.remedy for event in breaks_of(fn, X)}
+    assert reasons["iterating a generator made outside is not traced"]
+    assert all(reasons.values())

@@ -303,12 +303,14 @@ class WrapperPrinter:
             self.lines.append(f"{name} = {line}")
         else:
             self.lines.append(f"{call.name} = {line}")
-            used = [r for r in call.results if r in self.used]
+            sized = [result for _, result, _ in call.size_binds]
+            used = [r for r in call.results if r in self.used or r in sized]
             for result in used:
                 self.names[result] = self.fresh_name()
                 self.lines.append(f"{self.names[result]} = {call.name}[{result.position}]")
             if used and not self._scalars_of(call):
                 self.lines.append(f"del {call.name}")
+        self.lines += [f"{symbol} = {self.names[result]}.shape[{dim}]" for symbol, result, dim in call.size_binds]
         for result in call.results:
             if result in self.names and not result.trusted_strides and result in self.used:
                 self._check_strides(result)
@@ -327,6 +329,9 @@ class WrapperPrinter:
         number = step.number
         function = self.bind(number.path, _short_name(number.path, number.name))
         self.lines.append(f"{number.name} = {function}({', '.join(self.argument(a) for a in number.args)})")
+        self.lines += [
+            f"{symbol} = {number.name}" for symbol, (source, _) in self.graph.bindings.items() if source == number.name
+        ]
 
     def deaths(self, step: Step) -> None:
         """Forget buffers that nothing reads any more."""
@@ -351,8 +356,9 @@ class WrapperPrinter:
         if unbound:
             raise UnboundSize(f"no argument says what {', '.join(sorted(unbound))} is")
         found = []
+        arguments = {argument.name for argument in self.graph.arguments}
         for name, (source, how) in self.graph.bindings.items():
-            if name in self.sizes and source:
+            if name in self.sizes and source in arguments:  # else it is bound where it is computed
                 found.append((name, source, how) if how else (name, source, "__index__()"))
         return found
 

@@ -142,6 +142,7 @@ class Extern:
     target: the callable; path: how a program text reaches it ("torch.ops.aten.mm.default"), None when only the object
     itself can be stored. args, kwargs: nested lists and tuples of View, Scalar and constants. results: one entry a
     returned tensor that is used, in `result_paths` order. fresh: no result shares storage with an argument.
+    binds: the symbol that the returned number is; size_binds: symbols that first appear as sizes of results.
     out: the callable's out= variant accepts the first result. order: random or otherwise effectful, kept in order.
     """
 
@@ -155,6 +156,7 @@ class Extern:
     effect: bool = False
     out_path: str | None = None
     binds: str | None = None
+    size_binds: list[tuple[str, ExternResult, int]] = field(default_factory=list)
     origin: Any = field(default=None, repr=False)
 
 

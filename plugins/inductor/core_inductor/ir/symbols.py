@@ -48,6 +48,11 @@ class SymbolTable:
             name = str(e)
             self.names[name] = e
             return expr.size_var(name, _hint_of(e, node))
+        if e.is_Function and any(not a.is_integer for a in e.args):
+            # an integer made of a real number (int(x)): known where it is computed, a size like others from there on
+            name = f"whole{len(self.names)}"
+            self.names[name] = e
+            return expr.size_var(name, 64)
         args = [self._convert(a, node) for a in e.args]
         if e.is_Add:
             return expr.total(args)
@@ -77,3 +82,12 @@ def _hint_of(symbol: Any, node: Any) -> int:
         if value is not None:
             return int(value)
     return 64
+
+
+def lone_size(size: Index) -> expr.SizeVar | None:
+    """The symbol, where a size is one symbol and nothing else."""
+    if isinstance(size, expr.Expr) and len(size.terms) == 1:
+        ((monomial, coefficient),) = size.terms.items()
+        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], expr.SizeVar):
+            return monomial[0]
+    return None

@@ -15,6 +15,7 @@ from torch import fx
 
 from ..ir.graph import leaves
 from ..ir.nodes import Extern, ExternResult, Scalar, View, whole
+from ..ir.symbols import lone_size
 from .promotion import dtype_name
 
 if TYPE_CHECKING:
@@ -135,4 +136,9 @@ def _result(lowering: GraphLowering, call: Extern, fake: torch.Tensor, position:
     schema = getattr(call.target, "_schema", None)
     made.trusted_strides = schema is not None and schema.name in CONTIGUOUS_RESULT or fake.layout != torch.strided
     call.results.append(made)
+    for dim, size in enumerate(made.sizes):
+        symbol = lone_size(size)
+        if symbol is not None and symbol.name not in lowering.graph.bindings:  # a size that depends on the data
+            call.size_binds.append((symbol.name, made, dim))
+            lowering.graph.bindings[symbol.name] = ("", "")
     return whole(made)

@@ -29,7 +29,7 @@ from ..ir.nodes import (
     storage_strides,
     whole,
 )
-from ..ir.symbols import SymbolTable, UnknownExpression
+from ..ir.symbols import SymbolTable, UnknownExpression, lone_size
 from . import fallback
 from .promotion import dtype_name
 from .registry import lowering_of
@@ -94,14 +94,14 @@ class GraphLowering:
         return Scalar(name=name)
 
     def _bind(self, size: Index, source: str) -> None:
-        atom = _lone_size(size)
+        atom = lone_size(size)
         if atom is not None and atom.name not in self.graph.bindings:
             self.graph.bindings[atom.name] = (source, "")
 
     def _bind_sizes(self, node: Input) -> None:
         for what, values in (("size", node.sizes), ("stride", node.strides)):
             for k, value in enumerate(values):
-                atom = _lone_size(value)
+                atom = lone_size(value)
                 if atom is not None and atom.name not in self.graph.bindings:
                     self.graph.bindings[atom.name] = (node.name, f"{what}({k})")
 
@@ -176,6 +176,10 @@ class GraphLowering:
             number = self._integer(node, fake)
             if number is not None:
                 return number
+        if isinstance(fake, torch.SymFloat) and any(
+            isinstance(source.meta.get("val"), torch.Tensor) for source in node.all_input_nodes
+        ):
+            return self.extern(node)  # a number out of a tensor
         if isinstance(fake, (torch.SymFloat, float, torch.SymBool, bool)) or target is operator.getitem:
             return self._python_value(node)
         lower = lowering_of(target)
@@ -207,7 +211,7 @@ class GraphLowering:
             return size
         if all(a.name in self.graph.bindings for a in expr.atoms_of(size) if isinstance(a, expr.SizeVar)):
             return Scalar(expr=size)
-        atom = _lone_size(size)
+        atom = lone_size(size)
         if atom is None:
             return None
         if hasattr(node.target, "_schema"):
@@ -365,11 +369,3 @@ class GraphLowering:
         """Append a node built elsewhere."""
         self.graph.items.append(node)
         return whole(node)
-
-
-def _lone_size(size: Index) -> expr.SizeVar | None:
-    if isinstance(size, expr.Expr) and len(size.terms) == 1:
-        ((monomial, coefficient),) = size.terms.items()
-        if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], expr.SizeVar):
-            return monomial[0]
-    return None

@@ -101,6 +101,7 @@ class Fuser:
                 self.unit_of[result] = number
             if item.binds:
                 self.defined[item.binds] = number
+            self.defined.update((symbol, number) for symbol, _, _ in item.size_binds)
         else:
             for symbol, (source, _) in self.graph.bindings.items():
                 if source == item.name:

@@ -64,8 +64,8 @@ def remove_dead(graph: LoopGraph) -> None:
                 continue
             live.update(op.attr[0] for op in item.loads())
         elif isinstance(item, Extern):
-            used = any(r in live for r in item.results) or item.effect or item.binds or _scalar_result(item)
-            if not used:
+            used = any(r in live for r in item.results) or item.effect or _scalar_result(item)
+            if not used and not item.binds and not item.size_binds:
                 continue
             live.update(leaf.node for leaf in leaves((item.args, item.kwargs)) if isinstance(leaf, Strided))
         kept.append(item)

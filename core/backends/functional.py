@@ -25,6 +25,7 @@ from ..options import CompileOptions, strict
 from .artifact import artifact_call, build_artifact, compile_context, first_line, graph_device
 from .double_backward import EagerBackward
 from .first_run import checked_once
+from .inference_outputs import in_inference_mode, inference_places
 from .resolved import ResolvedBackend
 from .training import wrap_training
 from .wrapper import CallState, wrap_inference
@@ -38,9 +39,11 @@ def compile_functional(
     """Compile a capture for a backend of graph level "aten-functional" or "core-aten"."""
     state = CallState.now((graph_device(captured),))
     try:
+        places = inference_places(captured)
         if captured.needs_grad:
             joint = _decomposed(joint_graph(captured), captured, resolved, "forward")
-            return compile_training(captured, joint, resolved, options, name, state)
+            run = compile_training(captured, joint, resolved, options, name, state)
+            return in_inference_mode(run, captured, places)
         functional = _decomposed(functional_graph(captured), captured, resolved, "inference")
     except RecorderRefused as refusal:
         if strict():
@@ -48,7 +51,8 @@ def compile_functional(
         from .aot_fallback import compile_refused
 
         return compile_refused(captured, resolved, options, name, refusal)
-    return compile_inference(captured, functional, resolved, options, name, state)
+    run = compile_inference(captured, functional, resolved, options, name, state)
+    return in_inference_mode(run, captured, places)
 
 
 def _decomposed(graph: _Graph, captured: CapturedGraph, resolved: ResolvedBackend, mode: str) -> _Graph:

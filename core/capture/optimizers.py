@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .. import torch_compat
+from ..torch_compat import training
 from ..variables.base import VariableTracker
 from ..variables.host_number import HostNumberVariable
 from .polyfills import rectified_adam
@@ -19,7 +19,7 @@ from .polyfills.optimizer_step import by_kind, run_step
 from .special_calls import FUNCTIONS, WRAPPERS, function
 
 VT = VariableTracker
-TORCH = torch_compat.optimizer_functions()
+TORCH = training.optimizer_functions()
 
 
 def wrapped_step(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
@@ -28,7 +28,7 @@ def wrapped_step(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.inline(run_step, [cells["func"].get(tx), *args], kwargs)
 
 
-WRAPPERS[torch_compat.optimizer_step_wrapper()] = wrapped_step
+WRAPPERS[training.optimizer_step_wrapper()] = wrapped_step
 
 
 def kept_out(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
@@ -36,7 +36,7 @@ def kept_out(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.call_function(tx.wrap(fn.fn.__wrapped__, None, constant=True), args, kwargs)
 
 
-WRAPPERS[torch_compat.kept_out_wrapper()] = kept_out
+WRAPPERS[training.kept_out_wrapper()] = kept_out
 
 
 @function(TORCH["check"])

@@ -40,6 +40,7 @@ class CodeEmitter:
         self.unreal = unreal or {}  # ids of what exists only while tracing
         self.made_again = made_again or {}  # trackers of those that the emitted code makes anew, by id
         self.grad_mode = grad_mode  # where the emitted code stands
+        self.entered_inference = 0
         self.entered_regions = 0
         self.out: list[Instruction] = []
         self.outputs: list[Any] = []
@@ -359,6 +360,7 @@ class CodeEmitter:
             before, inside = context.grad_modes
             self.set_grad_mode(before)  # what the manager restores when it exits
             self.grad_mode = inside
+            self.entered_inference += context.cls is torch.inference_mode
         else:
             self.entered_regions += 1
         context.reconstruct(self)
@@ -386,6 +388,11 @@ class CodeEmitter:
             raise Unsupported(
                 "an autocast region is entered in one place and left in another",
                 remedy="use torch.autocast in a with statement",
+            )
+        if builder.open_inference_regions != self.entered_inference:
+            raise Unsupported(
+                "inference mode is entered in one place and left in another",
+                remedy="use torch.inference_mode in a with statement",
             )
         self.set_grad_mode(torch.is_grad_enabled())
 

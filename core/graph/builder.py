@@ -23,6 +23,7 @@ from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
 from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, overlaps, storage_key
+from .inference_mode import ENTER_INFERENCE, EXIT_INFERENCE, InferenceRegion, outside_inference
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .recorder import AtenRecord, new_recorder
 from .refusals import eager_exception, judge, open_size_refusal, quiet_fakes, refuse_by_name
@@ -221,6 +222,7 @@ class GraphBuilder:
         if what is not None:
             raise Unsupported(f"{what} can't be an input of a graph", remedy="use it outside the compiled function")
 
+    @outside_inference
     def _fake_of(self, example: torch.Tensor, index: int, policies: Mapping[int, Any]) -> Any:
         mode = self.fake_mode
         source = torch_compat.input_source_class()(index)
@@ -576,13 +578,17 @@ class GraphBuilder:
         leave(mode)
         self._undo = [entry for entry in self._undo if entry[0] is not token]
 
-    def set_inference_mode(self, mode: bool, *, line: UserLine | None = None) -> None:
-        """Refused: results made in inference mode are of another kind than the graph's."""
-        raise Unsupported(
-            "inference mode is switched inside the compiled function",
-            where=line,
-            remedy="use torch.no_grad() there, or enter inference mode around the compiled function",
-        )
+    def enter_inference_mode(self, mode: bool, *, line: UserLine | None = None) -> Any:
+        """Switch inference mode, here and in the graph; returns the token for exit_inference_mode."""
+        token = InferenceRegion(self._toggle(ENTER_INFERENCE, (mode,), line), ENTER_INFERENCE(mode))
+        self._push_undo(token, token.leave, lambda: self._toggle(EXIT_INFERENCE, (token.node,), None))
+        return token
+
+    def exit_inference_mode(self, token: Any, *, line: UserLine | None = None) -> None:
+        """Leave the region that `token` names."""
+        self._toggle(EXIT_INFERENCE, (token.node,), line)
+        token.leave()
+        self._undo = [entry for entry in self._undo if entry[0] is not token]
 
     def _toggle(self, fn: Any, args: tuple[Any, ...], line: UserLine | None) -> fx.Node:
         self.fake_mode  # noqa: B018 - a graph of toggles alone is a graph as well
@@ -596,7 +602,12 @@ class GraphBuilder:
     @property
     def open_regions(self) -> int:
         """How many autocast regions the code has entered and not left."""
-        return sum(key != "grad" for key, _, _ in self._undo)
+        return sum(isinstance(key, tuple) for key, _, _ in self._undo)
+
+    @property
+    def open_inference_regions(self) -> int:
+        """How many regions of inference mode the code has entered and not left."""
+        return sum(isinstance(key, InferenceRegion) for key, _, _ in self._undo)
 
     def _restore_state(self, *, write: bool) -> None:
         while self._undo:

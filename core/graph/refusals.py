@@ -70,7 +70,6 @@ REFUSED_FUNCTIONS: dict[Any, str] = {
     torch.from_numpy: "convert NumPy arrays outside the compiled function",
     torch.save: "save outside the compiled function",
     torch.load: "load outside the compiled function",
-    torch.inference_mode: "enter inference mode around the compiled function",
 }
 """Functions that no graph holds, with the remedy."""
 

@@ -10,7 +10,6 @@ import functools
 import importlib
 import importlib.machinery
 import inspect
-import math
 import sys
 import threading
 import traceback
@@ -406,6 +405,14 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
             return a / b  # on numbers of the call, so Python's own division
 
         @staticmethod
+        def cos(x: Any) -> Any:
+            return torch._sym_cos(x)
+
+        @staticmethod
+        def sin(x: Any) -> Any:
+            return torch._sym_sin(x)
+
+        @staticmethod
         def trunc_to_int(x: Any, dtype: Any) -> Any:
             return fx.Proxy(graph.call_function(torch.sym_int, (x.node,)), tracer)
 
@@ -637,41 +644,7 @@ def dispatch_state_kept() -> Iterator[None]:
             raise
 
 
-def optimizer_step_wrapper() -> types.CodeType:
-    """The code of what torch wraps around the step of each optimizer."""
-    wrap = sys.modules["torch.optim.optimizer"]._use_grad_for_differentiable
-    return next(const for const in wrap.__code__.co_consts if isinstance(const, types.CodeType))
-
-
-def delayed_error(words: str) -> Any:
-    """A callable that gives one tensor back with a history whose backward raises RuntimeError(words)."""
-    return torch._C._functions.DelayedError(words.encode(), 1)
-
-
-def symbolic_math() -> dict[Any, Any]:
-    """Functions of the math module that are defined for all numbers from 0 on -> torch's for symbolic numbers."""
-    return {math.sqrt: torch._sym_sqrt}
-
-
-def kept_out_wrapper() -> types.CodeType:
-    """The code of what keeps torch.compile out of a function of torch."""
-    return torch._disable_dynamo(kept_out_wrapper).__code__
-
-
-def optimizer_functions() -> dict[str, types.FunctionType]:
-    """Functions that the steps of optimizers call: value of a tensor, groups by device and dtype, check of captures,
-    and the two forms of RAdam's step."""
-    module = sys.modules["torch.optim.optimizer"]
-    names = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")  # 2.13, before
-    check = next(getattr(module.Optimizer, name) for name in names if hasattr(module.Optimizer, name))
-    radam = sys.modules["torch.optim.radam"]
-    return {
-        "value": module._get_value,
-        "groups": module._group_tensors_by_device_and_dtype,
-        "check": check,
-        "radam": radam._single_tensor_radam,
-        "radam of lists": radam._multi_tensor_radam,
-    }
+profiler_enabled = torch.autograd._profiler_enabled
 
 
 profiler_enabled = torch.autograd._profiler_enabled

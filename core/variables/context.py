@@ -234,6 +234,40 @@ class AutocastVariable(TorchContextVariable):
 BEFORE = ("prev", "prev_fastdtype", "prev_cache_enabled")  # what autocast found when it was entered, and puts back
 
 
+class InferenceModeVariable(TorchContextVariable):
+    """torch.inference_mode."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
+        super().__init__(cls, args, kwargs, source)
+        self.tokens: list[tuple[Any, bool]] = []
+
+    @property
+    def mode(self) -> bool:
+        """Whether inference mode is on inside."""
+        return bool(self.args[0] if self.args else self.kwargs.get("mode", True))
+
+    @property
+    def grad_modes(self) -> tuple[bool, bool] | None:
+        return (self.tokens[-1][1], torch.is_grad_enabled()) if self.tokens else None
+
+    def enter(self, tx: Tracer) -> None:
+        if torch.is_inference_mode_enabled() and not self.mode:
+            raise Unsupported(
+                "leaving inference mode inside captured code is not traced",
+                remedy="enter inference mode inside the compiled function only",
+            )
+        before = torch.is_grad_enabled()
+        self.tokens.append((tx.builder.enter_inference_mode(self.mode, line=tx.line), before))
+
+    def exit(self, tx: Tracer) -> None:
+        if not self.tokens:
+            raise Unsupported(
+                "leaving inference mode that was entered before the graph is not traced",
+                remedy="keep what breaks the graph out of the region",
+            )
+        tx.builder.exit_inference_mode(self.tokens.pop()[0], line=tx.line)
+
+
 class ProfileRangeVariable(TorchContextVariable):
     """torch.profiler.record_function: a graph has no ranges, its kernels show up by themselves."""
 
@@ -271,11 +305,6 @@ class TorchContextClassVariable(VariableTracker):
         return True
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        if self.cls is torch.inference_mode:
-            raise Unsupported(
-                "inference_mode inside captured code is not traced",
-                remedy="enter inference_mode outside the compiled function, or use no_grad",
-            )
         if self.cls in GRAD_MODES and (args or kwargs):
             only = [*args, *kwargs.values()][0].realize(tx)
             if not (only.kind == "constant" and only.as_constant() is None):
@@ -287,6 +316,10 @@ class TorchContextClassVariable(VariableTracker):
             context = SetGradVariable(self.cls, values, keywords)
             context.act(tx)
             return context
+        if self.cls is torch.inference_mode:
+            if any(type(value) is not bool for value in (*values, *keywords.values())):
+                raise Unsupported("inference_mode of this object is not traced", remedy="decorate where it is defined")
+            return InferenceModeVariable(self.cls, values, keywords)
         if self.cls is PROFILE_RANGE:
             return ProfileRangeVariable(self.cls, values, keywords)
         kind = GradModeVariable if self.cls in GRAD_MODES else AutocastVariable
@@ -317,6 +350,8 @@ def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | No
         found = GradModeVariable(cls, args, source=source)
         found.previous.append(part("prev"))  # for an exit whose entry came before the traced code
         return found
+    if cls is torch.inference_mode:
+        return InferenceModeVariable(cls, (part("mode"),), source=source)
     if cls in AUTOCASTS:
         args = tuple(part(name) for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"))
         region = AutocastVariable(torch.autocast, args, source=source)
@@ -328,7 +363,7 @@ def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | No
 def method_from_value(tx: Tracer, method: types.MethodType, source: Any) -> VT | None:
     """The tracker of a real manager's bound __enter__ or __exit__, None for other methods."""
     name = method.__func__.__name__
-    if type(method.__self__) not in CONTEXT_CLASSES or name not in ("__enter__", "__exit__"):
+    if type(method.__self__) not in CONTEXT_CLASSES or name not in ("__enter__", "__exit__", "clone"):
         return None
     if getattr(type(method.__self__), name, None) is not method.__func__:
         return None

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .. import _C, torch_compat
+from .. import _C
 from ..bytecode import emit
 from ..bytecode.assemble import assemble
 from ..bytecode.instruction import ExceptionEntry, Instruction, located
 from ..graph.captured import CapturedGraph
 from ..guards import source as sources
+from ..torch_compat import training
 from ..variables.base import VariableTracker
 from . import assumptions
 from .reconstruct import CodeEmitter
@@ -36,10 +37,13 @@ def build(
     trace: Trace, ending: Ending, compile_graph: Callable[[CapturedGraph], Any]
 ) -> tuple[types.CodeType, CapturedGraph | None]:
     """Assemble the code; the graph is compiled here, once its outputs are known."""
+    for generator in trace.generators:
+        if generator.left_waiting():
+            raise generator.not_given_back()
     emitter = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal, trace.made_again)
+    way_out = assumptions.write(emitter, trace, argument_names(trace.frame.code)) if trace.assumptions else None
     if not trace.side_effects.empty:
         for tracker in read_before_effects(trace, ending):
-    way_out = assumptions.write(emitter, trace, argument_names(trace.frame.code)) if trace.assumptions else None
             emitter.preload(tracker)
         write_effects(emitter, trace)
     table = ending.write(emitter)
@@ -48,13 +52,13 @@ def build(
     prefix: list[Instruction] = []
     if trace.builder.ops or emitter.outputs:
         graph = trace.builder.finish(emitter.outputs)
-        prefix = call_graph(trace, emitter, graph, compile_graph(graph))
-    else:
         assumptions.verify(trace, graph)
-        trace.builder.abort()
+        prefix = call_graph(trace, emitter, graph, compile_graph(graph))
         if way_out is not None:
             prefix, entry = assumptions.guarded_call(trace, emitter, way_out, graph, prefix)
             table = [*table, entry]
+    else:
+        trace.builder.abort()
     code = trace.frame.code
     body = without_idle_stores([*emit.prologue((), code.co_freevars), *prefix, *emitter.out])
     replacement = assemble(
@@ -126,7 +130,7 @@ def _give_spent_history(loader: CodeEmitter, words: str) -> None:
     loader.call_method("detach", [])
     loader.call_method("requires_grad_", [])
     loader.push_null_under(1)
-    loader.load_const(torch_compat.delayed_error(words))
+    loader.load_const(training.delayed_error(words))
     loader.swap(2)
     loader.call(1)
 

@@ -1,4 +1,4 @@
-"""Bools that eager reads out of tensors: handed on, negated and raised by in one graph; decisions break it.
+"""Bools that eager reads out of tensors, and texts with addresses: handed on in one graph; decisions break it.
 
 PYTEST_DONT_REWRITE: the assertions inside the compiled functions are looked at as Python compiles them.
 """
@@ -87,3 +87,29 @@ def test_no_gradient_goes_through_a_truth():
 
     flag, y = core.compile(fn, backend="eager", fullgraph=True)(X.clone().requires_grad_())
     assert flag is True and y.requires_grad
+
+
+class Plain:
+    pass
+
+
+OUTSIDE = Plain()
+
+
+def test_the_text_of_a_plain_object_is_that_of_the_object_that_comes_back():
+    def fn(x):
+        made = Plain()
+        return made, str(made), repr(made), str(OUTSIDE), bool(str(made)), x + 1
+
+    fast = core.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(2):
+        made, text, longer, outside, filled, _ = fast(X)
+        assert text == str(made) and longer == repr(made) and outside == str(OUTSIDE) and filled
+
+
+def test_what_looks_into_such_a_text_breaks_the_graph():
+    def fn(x):
+        text = str(OUTSIDE)
+        return text == "", text[:1], len(text) > 3, x + 1
+
+    check(fn, X, graphs=None, breaks=1)

@@ -330,6 +330,11 @@ def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
     if own is cls:
         return True
     check = inspect.getattr_static(type(cls), "__instancecheck__")
+    answer = _own_check(tx, check, cls, obj)
+    if answer is None and tx.is_unreal(cls):
+        answer = _subclass_hook(tx, cls, tx.wrap(own, None, constant=True))
+    if answer is not None:
+        return answer
     if check in (type.__instancecheck__, abc.ABCMeta.__dict__["__instancecheck__"]):
         return bool(run(tx, issubclass, [own, cls]))
     if type(cls).__module__ == "torch.nn.parameter":
@@ -340,6 +345,24 @@ def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
         f"isinstance() with {cls.__name__}, whose metaclass decides for itself, is not traced",
         remedy="compare type(x) instead",
     )
+
+
+def _own_check(tx: Tracer, check: Any, cls: type, operand: VT) -> bool | None:
+    """What a metaclass of the program's answers for itself; None where it has no code for that."""
+    if not isinstance(check, types.FunctionType) or check.__module__ in ("abc", "typing", "torch.nn.parameter"):
+        return None
+    method = tx.wrap(check, None, constant=True)
+    return tx.truth(tx.call_function(method, [tx.wrap(cls, None, constant=True), operand]))
+
+
+def _subclass_hook(tx: Tracer, cls: type, other: VT) -> bool | None:
+    """What __subclasshook__ of an abstract class that the traced code defines answers, None where it leaves it open."""
+    raw = find_special(cls, "__subclasshook__")
+    if not isinstance(raw, classmethod) or not isinstance(cls, abc.ABCMeta):
+        return None
+    hook = tx.wrap(raw.__func__, None, constant=True)
+    answer = tx.call_function(hook, [tx.wrap(cls, None, constant=True), other]).realize(tx)
+    return None if answer.is_constant() and answer.as_constant() is NotImplemented else tx.truth(answer)
 
 
 def _is_parameter(obj: VT, own: type, cls: type) -> bool:
@@ -368,6 +391,13 @@ def _issubclass(tx: Tracer, cls: VT, classes: VT, /) -> VT:
 def _is_subclass(tx: Tracer, cls: VT, classes: VT) -> bool:
     if classes.kind == "tuple":
         return any(_is_subclass(tx, cls, item.realize(tx)) for item in classes.unpack(tx))
+    wanted = python_object(classes)
+    if isinstance(wanted, type):
+        answer = _own_check(tx, inspect.getattr_static(type(wanted), "__subclasscheck__"), wanted, cls)
+        if answer is None and tx.is_unreal(wanted):
+            answer = _subclass_hook(tx, wanted, cls)
+        if answer is not None:
+            return answer
     own = python_object(cls) if cls.kind in ("builtin", "class", "torch_function", "opaque", "constant") else cls
     return bool(run(tx, issubclass, [own, python_object(classes)]))
 
@@ -481,7 +511,9 @@ def _hash_is_fixed(value: Any) -> bool:
     # those by address differ between objects; those of strings only between processes
     if type(value) is tuple:
         return all(_hash_is_fixed(item) for item in value)
-    plain = type(value) in (int, bool, float, complex, str, bytes) or find_special(type(value), "__hash__") is int.__hash__
+    plain = (
+        type(value) in (int, bool, float, complex, str, bytes) or find_special(type(value), "__hash__") is int.__hash__
+    )
     return plain and value == value
 
 

@@ -482,3 +482,26 @@ def test_globals_and_frames_by_name():
         return x + 1, caller(), globals()["X"] is X, globals().get("__name__")
 
     check(fn, X)
+
+
+def test_metaclasses_and_hooks_answer_isinstance_and_issubclass():
+    def fn(x):
+        class Meta(type):
+            def __instancecheck__(cls, instance):
+                return instance == cls.wanted
+
+            def __subclasscheck__(cls, other):
+                return other is int
+
+        class Three(metaclass=Meta):
+            wanted = 3
+
+        class Sized(abc.ABC):  # noqa: B024
+            @classmethod
+            def __subclasshook__(cls, other):
+                return hasattr(other, "__len__")
+
+        checks = isinstance(3, Three), isinstance(4, Three), issubclass(int, Three), issubclass(str, Three)
+        return x + 1, checks, isinstance([], Sized), issubclass(int, Sized)
+
+    check(fn, X)

@@ -18,6 +18,7 @@ from ..variables.torch_function import TorchFunctionVariable
 from ..variables.transform import TransformVariable
 from . import (  # noqa: F401
     associative_scan,
+    attention_kernels,
     autograd_function,
     checkpoint,
     control_flow,
@@ -31,6 +32,7 @@ from . import (  # noqa: F401
     named_tuple_class,
     optimizers,
     policy,
+    seeds,
     special_calls,
     transforms,
 )

@@ -51,6 +51,7 @@ TORCH_RULES = (
             "torch.nn.parameter",
             "torch.nn.utils",
             "torch.nn.attention",
+            "torch.backends",
             "torch.utils._pytree",
             "torch.utils._contextlib",
             "torch.utils._python_dispatch",

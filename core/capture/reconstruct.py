@@ -16,6 +16,7 @@ from .. import _C
 from ..bytecode import emit
 from ..bytecode.instruction import Instruction
 from ..errors import Unsupported
+from ..graph.switches import switched
 from ..guards import source as sources
 from ..variables.base import LazyVariable, VariableTracker
 from ..variables.cell import CellVariable
@@ -383,7 +384,12 @@ class CodeEmitter:
     # -- attributes, items, stack ----------------------------------------------------------------------------------
 
     def settle_modes(self, builder: Any) -> None:
-        """Leave grad mode and autocast where the traced code left them."""
+        """Leave grad mode, autocast and flags where the traced code left them."""
+        for flag in switched(builder):
+            self.load_const(flag.apply)
+            self.load_const(flag.mode)
+            self.call(1)
+            self.pop_top()
         if builder.open_regions != self.entered_regions:
             raise Unsupported(
                 "an autocast region is entered in one place and left in another",

@@ -306,6 +306,9 @@ def _object(tx: Any, value: Any, source: Any) -> VT:
     if isinstance(value, types.SimpleNamespace):
         tx.guard(source, TypeIs(cls))
         return NamespaceVariable(cls, value, source)
+    if type(cls).__name__ == "pybind11_type" and value in getattr(cls, "__members__", {}).values():
+        tx.guard(source, Is(value))
+        return ConstantVariable(value, source)
     if type(cls).__name__ == "pybind11_type" or policy.is_stdlib(cls.__module__ or "") and not _has_python_methods(cls):
         return _opaque(tx, value, source)
     if source is not None:

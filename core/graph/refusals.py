@@ -86,6 +86,8 @@ def refuse_by_name(fn: Any, line: UserLine | None) -> None:
             remedy = None
         if remedy is None and getattr(torch.Tensor, name, None) is fn:
             remedy = REFUSED_METHODS.get(name)
+    if remedy is None and name.startswith("_set_") and getattr(fn, "__self__", None) is torch._C:
+        remedy = "change torch's settings outside the compiled function"  # it would be done once, while capturing
     if remedy is not None:
         raise Unsupported(f"{name} can't be part of a graph", where=line, remedy=remedy)
 

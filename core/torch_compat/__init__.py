@@ -14,10 +14,20 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+
+from .training import (  # noqa: F401 - names of this package
+    delayed_error,
+    inference_mode_functions,
+    inference_mode_guard,
+    kept_out_wrapper,
+    optimizer_functions,
+    optimizer_step_wrapper,
+    symbolic_math,
+)
 
 # -- graph: fake tensors, symbolic shapes, dispatch modes -----------------------------------------------------------
 #
@@ -58,13 +68,10 @@ def _fake_mode_class() -> type:
 
 
 def fakes_take_higher_order_operators() -> None:
-    """Have torch's higher-order operators find their rule for fake tensors under our mode too: they look by class."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    """Have torch's higher-order operators find their rule for fake tensors under our mode too."""
+    from . import higher_order
 
-    for op in torch._ops._higher_order_ops.values():
-        rule = op.python_key_table.get(FakeTensorMode)
-        if rule is not None:
-            op.python_key_table.setdefault(_fake_mode_class(), rule)
+    higher_order.teach(_fake_mode_class())
 
 
 def fake_of(mode: Any, example: torch.Tensor, source: Any, symbolic_context: Any = None) -> Any:
@@ -517,6 +524,8 @@ def unknown_active_mode() -> str | None:
         return "a level of forward-mode differentiation"
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         return "a saved-tensor hook"  # a checkpointed region is one: its recomputation must save what its forward did
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit.trace"
     return None
 
 
@@ -587,12 +596,6 @@ associative_scan = torch._higher_order_ops.associative_scan
 HigherOrderOperator = torch._ops.HigherOrderOperator
 """The class of torch.ops.higher_order.<operator>: operators that take functions."""
 
-while_loop = torch._higher_order_ops.while_loop
-"""The function that torch.while_loop names where a torch has it."""
-
-run_captured = importlib.import_module("torch._higher_order_ops.utils")._maybe_compile_and_run_fn
-"""(fn, *args): how torch's functions over higher-order operators call the part that is to be captured."""
-
 
 def peer_allows_in_graph(fn: Any) -> bool:
     """True for a function given to torch.compiler.allow_in_graph, which has loaded the peer for that."""
@@ -647,4 +650,10 @@ def dispatch_state_kept() -> Iterator[None]:
 profiler_enabled = torch.autograd._profiler_enabled
 
 
-profiler_enabled = torch.autograd._profiler_enabled
+def attention_kernel_flags() -> list[tuple[Callable[[], bool], Callable[[bool], None]]]:
+    """(reads, sets) for each kind of kernel that attention may use."""
+    kinds = ("flash", "mem_efficient", "math", "cudnn", "overrideable")
+    pairs = [
+        (getattr(torch._C, f"_get_{k}_sdp_enabled", None), getattr(torch._C, f"_set_sdp_use_{k}", None)) for k in kinds
+    ]
+    return [(reads, sets) for reads, sets in pairs if reads is not None and sets is not None]

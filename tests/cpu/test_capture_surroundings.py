@@ -104,3 +104,11 @@ def test_a_property_of_a_class_is_computed_for_the_class():
     except TypeError:
         pytest.skip("this Python's classmethod does not ask what it wraps")
     assert torch.equal(compiled(fn)(X), expected)
+
+
+def test_functions_run_as_written_under_torch_jit_trace():
+    call = core.compile(lambda x: x + 1, backend="eager", dynamic=True)
+    before = core.stats()["graphs"]
+    traced = torch.jit.trace(call, torch.zeros(3), check_trace=False)
+    assert traced(torch.ones(3)).tolist() == [2.0] * 3
+    assert core.stats()["graphs"] == before

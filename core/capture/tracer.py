@@ -65,7 +65,8 @@ class TracerServices(Host):
     def is_untouched(self, value: Any) -> bool:
         """True for a real object that the traced code has not changed."""
         known = self.trace.known.get(id(value))
-        return known is None or not self.side_effects.is_mutated(known)
+        parts = (known, getattr(known, "payload", None))
+        return not any(part is not None and self.side_effects.is_mutated(part) for part in parts)
 
     def real_cell(self, cell: Any, name: str, source: Any) -> CellVariable:
         known = self.trace.known.get(id(cell))

@@ -177,7 +177,10 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
         left = -1
     tx.guard(source, TypeIs(cls))
     if source is not None and cls in PARTED:
-        return _parted(tx, value, source)
+        try:
+            return _parted(tx, value, source)
+        except Unsupported as refusal:  # of one that it draws on; it may still be passed around
+            return OpaqueVariable(value, refusal.what, refusal.remedy, source)
     if left < 0:
         where = source.name() if source is not None else "an iterator"
         reason = f"{where} is a {cls.__name__} that was made outside the compiled function"

@@ -259,3 +259,37 @@ def test_a_while_loop_on_a_tensor_has_one_resume_function_for_its_body():
 
     stats = agree(fn, X)
     assert (stats["graphs"], stats["breaks"], stats["recompiles"]) == (2, 2, 0)
+
+
+def test_an_iterator_over_a_generator_may_be_passed_around():
+    @core.disable
+    def total(items):
+        return sum(items)
+
+    def fn(x, items):
+        x = x + 1
+        return x * total(items)
+
+    compiled = core.compile(fn, backend="eager")
+    for _ in range(2):
+        assert torch.equal(compiled(X, map(abs, (i for i in (1, -2)))), fn(X, iter([1, 2])))
+    assert core.stats()["skipped"] == 0
+    assert core.stats()["graphs"] >= 2
+
+
+def test_a_list_of_a_subclass_that_the_loop_changes():
+    class Items(list):
+        pass
+
+    def fn(x, items):
+        for item in items:
+            x = plain(x) + item
+            if len(items) < 4:
+                items.append(item + 1)
+        return x, list(items)
+
+    compiled = core.compile(fn, backend="eager")
+    for call in (fn, compiled, compiled):
+        result, left = call(X, Items([1, 2]))
+        assert left == [1, 2, 2, 3]
+        assert torch.equal(result, fn(X, Items([1, 2]))[0])

@@ -59,6 +59,7 @@ def build(
             table = [*table, entry]
     else:
         trace.builder.abort()
+    prefix = [*first_calls(trace), *prefix]
     code = trace.frame.code
     body = without_idle_stores([*emit.prologue((), code.co_freevars), *prefix, *emitter.out])
     replacement = assemble(
@@ -71,6 +72,17 @@ def build(
         names=(),
     )
     return replacement, graph
+
+
+def first_calls(trace: Trace) -> list[Instruction]:
+    """What has to happen before the graph runs."""
+    emitter = CodeEmitter(trace.frame)
+    for fn, argument in trace.before_graph:
+        emitter.load_const(fn)
+        emitter.load_const(argument)
+        emitter.call(1)
+        emitter.pop_top()
+    return emitter.out
 
 
 def read_before_effects(trace: Trace, ending: Ending) -> list[VT]:

@@ -51,6 +51,7 @@ class Trace:
     proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
     reads: dict[int, UserLine | None] | None = None  # under config.audit_guards: where each object was first met
     interpreters: list[Any] = field(default_factory=list)  # of all calls in the frame
+    before_graph: list[tuple[Any, Any]] = field(default_factory=list)  # (function, argument): calls before the graph's
     generators: list[Any] = field(default_factory=list)  # those of the traced code
     catching_warnings: int = 0  # blocks entered in which warnings are caught
     depth: int = 0

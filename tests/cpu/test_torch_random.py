@@ -58,7 +58,7 @@ def test_random_numbers_in_a_graph_that_the_recorder_refuses():
     agrees(lambda: (fn, (torch.randn(3, requires_grad=True),)), "aot_eager", graphs=2, breaks=1, strict=False)
 
 
-def test_generators_and_seeds_break_the_graph():
+def test_generators_and_states_of_them_break_the_graph():
     def explicit():
         generator = torch.Generator().manual_seed(3)
         return lambda x: x + torch.rand(4, generator=generator), (torch.randn(4),), generator.get_state
@@ -107,3 +107,57 @@ def test_distributions_that_check_their_arguments_are_one_graph():
         return D.Normal(m, m.exp(), validate_args=True).rsample().sum()
 
     agrees(lambda: (fn, (torch.randn(3, requires_grad=True),)))
+
+
+def test_a_seed_set_first_is_set_before_the_graph_draws():
+    def build():
+        def fn(x):
+            torch.manual_seed(3)
+            y = torch.rand(3) + x
+            return y, torch.randn(2)
+
+        return fn, (torch.randn(3),)
+
+    for backend in ("eager", "aot_eager", "inductor"):
+        agrees(build, backend)
+
+
+def test_a_seed_set_between_two_draws_breaks_the_graph_once():
+    def build():
+        def fn(x):
+            first = torch.rand(3)
+            torch.manual_seed(3)
+            return torch.rand(3) + x, first
+
+        return fn, (torch.randn(3),)
+
+    agrees(build, graphs=2, breaks=1)
+
+
+def test_a_seed_without_a_graph_is_set():
+    def build():
+        def fn(seeded):
+            torch.manual_seed(7)
+            return seeded
+
+        return fn, (1,)
+
+    agrees(build, graphs=None)
+
+
+def test_a_seed_that_changes_is_left_to_python():
+    def build():
+        seeds = iter((1, 2, 3))
+
+        def observe():
+            holder[0] = next(seeds, 0)
+
+        holder = [5]
+
+        def fn(x):
+            torch.manual_seed(holder[0])
+            return torch.rand(3) + x
+
+        return fn, (torch.randn(3),), observe
+
+    agrees(build, graphs=None, breaks=None)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import _C, torch_compat
-from ..errors import CoreError, RecompileLimit, RecompileRefused, Unsupported, UserLine
+from ..errors import BackendError, CoreError, RecompileLimit, RecompileRefused, Unsupported, UserLine
 from ..events import (
     EntryMade,
     FellBack,
@@ -45,6 +45,7 @@ from .alias_guards import identity_guards, memory_guard
 from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop, TraceAgain
 from .class_guards import class_guards, class_name
 from .dynamic import CapturePolicy, History, holders_of_lifted, is_lifted_source, observe
+from .generators import refuse_waiting
 from .interpreter import RootInterpreter
 from .shape_guards import shape_guards
 from .trace import FrameInput, Trace
@@ -59,7 +60,17 @@ CROWD = 3  # from so many entries on, cases of sizes 0 and 1 share one
 
 
 class NotItsOwnCall(Exception):
-    """What was assumed of sizes without a value does not hold in the very call that was captured."""
+    """A capture with sizes without a value can't serve: what was assumed of them does not hold in its own call, or its
+    backward could be refused when it is too late for another try."""
+
+
+def _without_frames(refusal: Unsupported | None) -> Unsupported | None:
+    """The refusal less its tracebacks, whose frames would keep the program's objects in a circle with it."""
+    error: BaseException | None = refusal
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+    return refusal
 
 
 class FrameState:
@@ -268,19 +279,27 @@ class FrameCompiler:
             except FoundBreak as found:
                 if found.refusal is not None and self.options.fullgraph:
                     raise found.refusal from None
-                stop, refusal = Stop(found.step), found.refusal
+                stop, refusal = Stop(found.step), _without_frames(found.refusal)
                 continue
             try:
                 entry = self._entry(state, trace, ending, closed, began)
             except NotItsOwnCall:
                 state.unbacked = False
                 continue
+            except BackendError as failed:  # few backends take sizes without a value in every operation
+                if not trace.policy.opened:
+                    raise
+                emit(FellBack("sizes without a value", failed.what))
+                state.unbacked = state.history.open_sizes = False
+                continue
             except Unsupported as unwritable:  # what the traced code made can't be given back: stop before it is made
                 stop = tx.earlier_stop(unwritable, attempt)
                 if stop is None or self.options.fullgraph:
                     raise
-                refusal = refusal or unwritable
+                refusal = refusal or _without_frames(unwritable)
                 continue
+            finally:
+                trace.release()
             if not closed and refusal is not None:
                 emit(GraphBroken(refusal.what, refusal.where, refusal.remedy))
             return entry
@@ -293,19 +312,23 @@ class FrameCompiler:
             tx = self._root_interpreter(trace, stop)
             try:
                 value = tx.run()
+                refuse_waiting(trace.generators)
                 return trace, tx, replacement.return_ending(trace, value, tx.current.position), True
             except BreakHere as here:
                 return trace, tx, BreakWriter(tx, self.resumes, run=here.run).ending(), False
             except TraceAgain:
                 trace.builder.abort()
+                trace.release()
             except FoundBreak:
                 trace.builder.abort()
+                trace.release()
                 if trace.policy.opened_by_itself:  # not at the price of a break
                     state.history.open_sizes = False
                     continue
                 raise
             except BaseException:
                 trace.builder.abort()
+                trace.release()
                 raise
 
     def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
@@ -343,6 +366,8 @@ class FrameCompiler:
         def compile_graph(captured: CapturedGraph) -> Any:
             nonlocal backend
             start = time.perf_counter()
+            if captured.needs_grad and trace.policy.opened_by_itself:
+                raise NotItsOwnCall
             result = self.compile_graph(captured, name)
             backend = time.perf_counter() - start
             return result

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import core
+from core import events
 from core.errors import ConstraintViolated
 
 
@@ -194,3 +195,34 @@ def test_crowded_sizes_of_one_give_eagers_results_where_they_broadcast():
                 if c == 0 and 5 in (a, b):
                     continue
                 assert torch.equal(compiled(*args), mixed(*args))
+
+
+def test_a_backend_that_fails_on_sizes_without_a_value_gets_sizes_that_have_one():
+    def only_known(gm, inputs):
+        if any(str(size).startswith("u") for x in inputs for size in x.shape):
+            raise RuntimeError("this compiler wants to know")
+        return gm
+
+    found = []
+    stop = events.subscribe(lambda event: found.append(event) if isinstance(event, events.FellBack) else None)
+    x = torch.ones(4, 3)
+    core.mark_unbacked(x, 0)
+    compiled = core.compile(double, backend=only_known)
+    try:
+        assert torch.equal(compiled(x), double(x))
+    finally:
+        stop()
+    run(compiled, double, [(5, 3), (9, 3)])
+    assert len(compiled.entries()) == 1
+    assert [event.stage for event in found] == ["sizes without a value"]
+
+
+def test_cases_of_training_keep_sizes_that_have_values():
+    compiled = core.compile(lambda a, b: (a * 2).sum() + b.sum(), backend="aot_eager", recompile_limit=64)
+    for a in (5, 1, 6, 1):
+        for b in (5, 1, 7):
+            left, right = torch.ones(a, requires_grad=True), torch.ones(b, requires_grad=True)
+            compiled(left, right).backward()
+            assert torch.equal(left.grad, torch.full((a,), 2.0)) and torch.equal(right.grad, torch.ones(b))
+    bounds = [str(guard) for entry in compiled.entries() for guard in entry.user.guards]
+    assert any(">= 1" in text for text in bounds)

@@ -84,6 +84,29 @@ core_hook_leave(void)
 
 /* ---- one frame ---- */
 
+/* The frame that this thread handed to another evaluator beneath ours, and has not got back. */
+static __thread Frame *handed_on __attribute__((tls_model("initial-exec")));
+
+/* Another evaluator that was installed above ours, left, and came again after us stands above and beneath at once: it
+ * hands a frame back that we handed to it. CPython's own evaluator ends the round. */
+static int
+is_back_again(Frame *frame)
+{
+    return handed_on == frame && hook.next != _PyEval_EvalFrameDefault;
+}
+
+static PyObject *
+run_next(PyThreadState *ts, Frame *frame, int throwflag)
+{
+    if (hook.next == _PyEval_EvalFrameDefault)
+        return core_run_frame(ts, frame, throwflag, hook.next);
+    Frame *former = handed_on;
+    handed_on = frame;
+    PyObject *result = core_run_frame(ts, frame, throwflag, hook.next);
+    handed_on = former;
+    return result;
+}
+
 static int
 can_be_captured(Frame *frame, PyCodeObject *code)
 {
@@ -188,7 +211,7 @@ static PyObject *
 run_quiet(PyThreadState *ts, Frame *frame)
 {
     CoreCallback former = core_callback_switch(NULL);
-    PyObject *result = core_run_frame(ts, frame, 0, hook.next);
+    PyObject *result = run_next(ts, frame, 0);
     core_callback_restore(former);
     return result;
 }
@@ -201,14 +224,14 @@ evaluate_captured(PyThreadState *ts, Frame *frame)
     if (state != NULL && state->quiet)
         return run_quiet(ts, frame);
     if ((state != NULL && state->skipped) || core_code_has_local_monitors(code))
-        return core_run_frame(ts, frame, 0, hook.next);
+        return run_next(ts, frame, 0);
     if (state == NULL)
         state = core_state_make(code);
     if (state == NULL)
         goto fail;
     if (!can_be_captured(frame, code)) {
         state->skipped = 1;
-        return core_run_frame(ts, frame, 0, hook.next);
+        return run_next(ts, frame, 0);
     }
     PyFunctionObject *function = (PyFunctionObject *)F_FUNC(frame);
     FrameView view = {frame->localsplus, frame->f_globals, frame->f_builtins, function->func_closure};
@@ -221,7 +244,7 @@ evaluate_captured(PyThreadState *ts, Frame *frame)
     if (state != NULL && state->quiet && !PyErr_Occurred()) /* the callback has just found that out */
         return run_quiet(ts, frame);
     if (!PyErr_Occurred())
-        return core_run_frame(ts, frame, 0, hook.next);
+        return run_next(ts, frame, 0);
 fail:
     core_dispose_frame(ts, frame);
     return NULL;
@@ -230,13 +253,15 @@ fail:
 static PyObject *
 evaluate(PyThreadState *ts, Frame *frame, int throwflag)
 {
+    if (is_back_again(frame))
+        return core_run_frame(ts, frame, throwflag, _PyEval_EvalFrameDefault);
     /* Trace, profile and audit functions run with tracing held off: they are no part of the user's program. */
     if (core_thread.callback != NULL && !throwflag && ts->tracing == 0)
         return evaluate_captured(ts, frame);
     hook.probed = 1;
     if (hook.users == 0 && _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate)
         hook_remove(); /* whoever stood above us left and put us back */
-    return core_run_frame(ts, frame, throwflag, hook.next);
+    return run_next(ts, frame, throwflag);
 }
 
 /* ---- what Python sees ---- */

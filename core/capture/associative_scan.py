@@ -1,8 +1,7 @@
 """torch's associative scan, traced as the tree of slices and joins that computes it.
 
-Enters: a combining function of the program and trackers of tensors. Leaves: trackers of the scanned tensors. The
-function is traced on whole runs of elements at once, which is right for elementwise functions only: every operation
-that it made is checked for that, and another function breaks the graph.
+Enters: a combining function of the program and trackers of tensors. Leaves: trackers of the scanned tensors. An
+elementwise function is traced on whole runs of elements at once; another one is mapped over the runs, as torch does.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from .. import torch_compat
 from ..errors import Unsupported
 from ..variables.base import VariableTracker
 from ..variables.container import as_index
+from ..variables.transform import TransformVariable
+from .control_flow import Body, fresh_inputs
 from .special_calls import function
 
 VT = VariableTracker
@@ -33,6 +34,9 @@ def associative_scan(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     if not leaves:
         raise refused("of nothing")
     dim = as_index(tx, given["dim"])
+    generic = "combine_mode" in given and given["combine_mode"].as_constant() == "generic"
+    if not generic and any(leaf.fake.device.type == "cpu" for leaf in leaves):  # type: ignore[attr-defined]
+        raise refused("of tensors on the CPU in pointwise mode", 'pass combine_mode="generic"')
     backwards = "reverse" in given and tx.truth(given["reverse"])
     scan = Scan(tx, given["combine_fn"].realize(tx), structure)
     ordered = [scan.oriented(leaf, dim, backwards) for leaf in leaves]
@@ -40,8 +44,8 @@ def associative_scan(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return rebuild(tx, structure, iter(found))
 
 
-def refused(what: str) -> Unsupported:
-    return Unsupported(f"an associative scan {what} is not traced", remedy="write the scan as a loop")
+def refused(what: str, remedy: str = "write the scan as a loop") -> Unsupported:
+    return Unsupported(f"an associative scan {what} is not traced", remedy=remedy)
 
 
 def flatten(tx: Any, tree: VT, leaves: list[VT]) -> Any:
@@ -76,6 +80,7 @@ class Scan:
         self.tx = tx
         self.combine_fn = combine
         self.structure = structure
+        self.on_runs: VT | None = None  # what combines two runs of elements
 
     def oriented(self, leaf: VT, dim: int, backwards: bool) -> VT:
         moved = self._method("movedim", leaf, dim, 0)
@@ -108,20 +113,38 @@ class Scan:
     def _combine(self, left: Sequence[VT], right: Sequence[VT]) -> list[VT]:
         """combine_fn on two runs of elements."""
         tx = self.tx
+        if self.on_runs is None:
+            mapped = TransformVariable("vmap", torch.func.vmap, self.combine_fn, {})
+            self.on_runs = self.combine_fn if self._is_elementwise(left, right) else mapped
         mark = len(tx.builder.recorded_calls)
         trees = [rebuild(tx, self.structure, iter(side)) for side in (left, right)]
         results: list[VT] = []
-        shape = flatten(tx, tx.call_function(self.combine_fn, trees), results)
+        shape = flatten(tx, tx.call_function(self.on_runs, trees), results)
         if not same_structure(tx, shape, self.structure):
             raise refused("whose function changes the structure")
         for result, operand in zip(results, left):
             if result.fake.shape != operand.fake.shape or result.fake.dtype != operand.fake.dtype:  # type: ignore[attr-defined]
                 raise refused("whose function changes shape or dtype")
-        element = left[0].fake.shape[1:]  # type: ignore[attr-defined]
-        for call in tx.builder.recorded_calls[mark:]:
-            if not is_elementwise(call, left[0].fake.shape, element):  # type: ignore[attr-defined]
-                raise refused("whose function is not elementwise")
+        if self.on_runs is self.combine_fn and not all_elementwise(tx.builder.recorded_calls[mark:], left):
+            raise refused("whose function is elementwise for some lengths only")
         return results
+
+    def _is_elementwise(self, left: Sequence[VT], right: Sequence[VT]) -> bool:
+        """Whether the function does to each element of two runs what it does to one alone; traced for the answer."""
+        tx = self.tx
+        fakes = [leaf.fake for leaf in (*left, *right)]  # type: ignore[attr-defined]
+
+        def run(own: list[VT]) -> VT:
+            leaves = iter(own)
+            return tx.call_function(self.combine_fn, [rebuild(tx, self.structure, leaves) for _ in range(2)])
+
+        try:
+            body = Body(
+                tx, "associative_scan", run, lambda region: fresh_inputs(tx, region, fakes, [False] * len(fakes))
+            )
+        except Unsupported:
+            return False  # it may be traceable on one element
+        return all_elementwise(body.calls, left)
 
     def _part(self, leaves: Sequence[VT], start: int, stop: int, step: int) -> list[VT]:
         tx = self.tx
@@ -145,6 +168,12 @@ def same_structure(tx: Any, left: Any, right: Any) -> bool:
     return all(tx.compare_equal(a, b) for a, b in keys) and all(
         same_structure(tx, a, b) for a, b in zip(left[2], right[2])
     )
+
+
+def all_elementwise(calls: Sequence[Any], run: Sequence[VT]) -> bool:
+    """True when all these operations on a run of elements are elementwise."""
+    shape = run[0].fake.shape  # type: ignore[attr-defined]
+    return all(is_elementwise(call, shape, shape[1:]) for call in calls)
 
 
 def is_elementwise(call: Any, run: Any, element: Any) -> bool:

@@ -88,6 +88,22 @@ class TensorTree:
         """True when the tree is a tensor, not a container."""
         return self._root is None
 
+    def same_structure(self, other: TensorTree) -> bool:
+        """True for a tree of the same containers and keys, whose leaves that are no tensors are equal constants."""
+        return self._alike(self._root, other._root)
+
+    def _alike(self, left: Any, right: Any) -> bool:
+        if left is None or right is None:
+            return left is right
+        if isinstance(left, VariableTracker) or isinstance(right, VariableTracker):
+            constants = [item for item in (left, right) if isinstance(item, VariableTracker) and item.is_constant()]
+            values = [item.as_constant() for item in constants]
+            return len(values) == 2 and type(values[0]) is type(values[1]) is int and values[0] == values[1]
+        if left[0] is not right[0] or len(left[2]) != len(right[2]) or len(left[1] or ()) != len(right[1] or ()):
+            return False
+        keys = all(self.tx.compare_equal(a, b) for a, b in zip(left[1] or (), right[1] or ()))
+        return keys and all(self._alike(a, b) for a, b in zip(left[2], right[2]))
+
     def spread(self, values: Any) -> list[Any]:
         """A value for each tensor from a tree of values that stops anywhere above: one for all, one an element, ..."""
         found: list[Any] = []

@@ -19,6 +19,7 @@ from .finish import close_graph
 from .functionalize import SYMBOLIC, Functionalizer
 from .node_memory import owns_memory
 from .recorder import AtenRecord, new_recorder
+from .subgraph_call import subgraph_call
 from .tree import map_tree
 
 _KEPT_WHOLE = ("attention", "dropout", "bernoulli", "rnn", "lstm", "gru")
@@ -52,7 +53,7 @@ def decompose(
     nodes = list(module.graph.nodes)
     if not any(node.target in table for node in nodes if node.op == "call_function"):
         return module
-    record = AtenRecord(fake_mode, shape_env, decompositions=table)
+    record = AtenRecord(fake_mode, shape_env, decompositions=table, higher_order=subgraph_call)
     results = _run(module, nodes, record)
     functionalizer = Functionalizer(record)
     for call in record.calls:

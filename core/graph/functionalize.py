@@ -198,6 +198,8 @@ class Functionalizer:
             return
         if not results and not self._keeps_effect(call):
             return
+        if results and not is_random(call) and not self._knows_operands(call):
+            return  # torch's own bookkeeping on fakes of its own; whoever uses the result after all is refused
         args, kwargs = self._nodes((call.args, call.kwargs))
         exact = self._exact(call.args, call.kwargs)
         if not exact and not _stride_blind(call.op):
@@ -205,6 +207,9 @@ class Functionalizer:
             exact = True
         node = self.emitter.emit(call.op, args, kwargs, val=self._result_val(call) if exact else None)
         self._bind(call.result, node, call)
+
+    def _knows_operands(self, call: Call) -> bool:
+        return all(id(leaf) in self._env for leaf in leaves((call.args, call.kwargs)) if isinstance(leaf, torch.Tensor))
 
     def _result_val(self, call: Call) -> Any:
         return map_tree(lambda leaf: self._recorded_val(leaf) if isinstance(leaf, torch.Tensor) else leaf, call.result)
@@ -266,6 +271,8 @@ class Functionalizer:
     # -- views -----------------------------------------------------------------------------------------------------
 
     def _views(self, call: Call, hole: int) -> None:
+        if not self._knows_operands(call):
+            return
         base = self.alias_of(call.args[hole])
         if not isinstance(call.result, (tuple, list)):
             self._view(call.op, call, base, hole, call.result, None)

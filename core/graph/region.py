@@ -75,9 +75,25 @@ class Region:
             region = region.outer
         return region is home or home in self.siblings
 
-    def close(self, outputs: list[Any]) -> fx.GraphModule:
-        """The graph of the region: it returns a tuple, one element an output. The region may be closed once."""
-        self.graph.output(tuple(self.node_of(value) for value in outputs))
+    def arrange(self, values: list[Any]) -> None:
+        """Make these values from outside, in this order, the inputs behind the region's own; all it uses are there."""
+        for value in values:
+            self.node_of(value)
+        self.captured = {id(value): self.captured[id(value)] for value in values}
+        anchor = self._nodes[id(self.own_inputs[-1])] if self.own_inputs else self.graph._root
+        for _, node in self.captured.values():
+            anchor.append(node)
+            anchor = node
+
+    def close(self, outputs: list[Any] | Any) -> fx.GraphModule:
+        """The graph of the region: it returns a tuple, one element an output, or the output that is no list.
+
+        The region may be closed once.
+        """
+        if isinstance(outputs, list):
+            self.graph.output(tuple(self.node_of(value) for value in outputs))
+        else:
+            self.graph.output(self.node_of(outputs))
         return fx.GraphModule(self.root, self.graph, self.name)
 
     def inside_transform(self) -> bool:

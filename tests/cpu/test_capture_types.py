@@ -105,12 +105,16 @@ def test_an_associative_scan_of_an_elementwise_function_is_traced(length, revers
     torch.testing.assert_close(ours, theirs)
 
 
-def test_a_scan_whose_function_looks_across_elements_is_refused():
-    def fn(a):
-        return torch_compat.associative_scan(lambda p, q: p + q.sum(), a, dim=0, combine_mode="generic")
+def test_a_scan_whose_function_looks_across_an_element_sees_one_at_a_time():
+    def combine(left, right):
+        return left @ right
 
-    with pytest.raises(core.Unsupported, match="elementwise"):
-        core.compile(fn, backend="eager", fullgraph=True)(torch.rand(4, 2))
+    def fn(a):
+        return torch_compat.associative_scan(combine, a, dim=0, combine_mode="generic")
+
+    a = torch.rand(4, 2, 2)
+    want = [a[0], a[0] @ a[1], a[0] @ a[1] @ a[2], a[0] @ a[1] @ a[2] @ a[3]]
+    torch.testing.assert_close(core.compile(fn, backend="eager", fullgraph=True)(a), torch.stack(want))
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (1,)])

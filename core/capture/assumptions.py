@@ -35,10 +35,11 @@ PURE_NAMESPACES = ("aten", "prims")
 
 @dataclass(frozen=True)
 class Assumption:
-    """A tensor's truth that tracing took for granted. step: of the root frame."""
+    """A tensor's truth that tracing took for granted. step: of the root frame; version: counts writes to the tensor."""
 
     condition: VT
     expected: bool
+    version: int
     step: int
     line: UserLine | None
 
@@ -51,12 +52,15 @@ def assume(tx: Any, instruction: Any, wanted: bool) -> bool | None:
     condition = tx.stack[-1].realize(tx)
     if condition.kind not in ("tensor", "tensor_truth") or not _is_single(condition.fake.shape) or tx.builder.in_region:
         return None
+    if condition.fake.is_inference():  # nothing counts the writes to it
+        return None
     there = _raises(tx, tx.decoded.index_of(instruction.target))
     here = _raises(tx, tx.index)
     if there == here or any(_catches(frame) for frame in _frames(tx)):
         return None
     expected = wanted if here else not wanted
-    tx.trace.assumptions.append(Assumption(condition, expected, tx.trace.step, tx.line))
+    version = condition.fake._version
+    tx.trace.assumptions.append(Assumption(condition, expected, version, tx.trace.step, tx.line))
     return expected
 
 
@@ -185,6 +189,8 @@ def verify(trace: Any, graph: CapturedGraph) -> None:
         why = "calls what its record does not show"
     elif graph.mutated:
         why = "writes to a tensor that the caller has"
+    elif any(item.condition.fake._version != item.version for item in trace.assumptions):  # type: ignore[attr-defined]
+        why = "writes to the tensor that is checked"
     elif graph.spent:
         why = "uses up the history of a tensor that the caller has"
     elif any(_draws_elsewhere(call) for call in record.calls):

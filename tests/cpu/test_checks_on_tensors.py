@@ -141,6 +141,34 @@ def test_a_graph_that_writes_to_an_input_ends_before_the_check():
         core.compile(fn, backend="eager", fullgraph=True)(X.clone())
 
 
+def test_a_checked_tensor_that_is_written_to_later_is_checked_where_the_program_does():
+    def fn(x):
+        wrong = (x < 0).any()
+        if wrong:
+            raise ValueError("negative")
+        wrong.fill_(False)
+        return x + 1, wrong
+
+    core.reset()
+    fast = core.compile(fn, backend="eager")
+    assert torch.equal(fast(X)[0], X + 1)
+    with pytest.raises(ValueError, match="negative"):
+        fast(-X)
+
+
+@BACKENDS
+def test_gradients_flow_past_a_check(backend):
+    def fn(x):
+        y = x.exp()
+        assert torch.isfinite(y).all(), "not finite"
+        return (y * 2).sum()
+
+    x, again = X.clone().requires_grad_(), X.clone().requires_grad_()
+    core.compile(fn, backend=backend, fullgraph=True)(x).backward()
+    fn(again).backward()
+    assert torch.allclose(x.grad, again.grad)
+
+
 def test_a_check_that_the_program_handles_is_a_branch_like_any_other():
     def fn(x):
         try:

@@ -113,6 +113,7 @@ class BreakWriter:
         self.decoded = decode(self.code)
         self.stack: list[Any] = list(tx.stack)
         self.keyword_names: tuple[str, ...] = tx.keyword_names
+        self.outer: str | None = None  # the temporary with what was handled outside, while the code is in a handler
 
     def ending(self) -> Ending:
         """The ending, for replacement.build."""
@@ -120,6 +121,7 @@ class BreakWriter:
 
     def write(self, emitter: CodeEmitter) -> list[ExceptionEntry]:
         self._read_locals(emitter)
+        self._enter_handler(emitter)
         for value in self.stack:
             if value is NULL:
                 emitter.add(emit.push_null())
@@ -143,6 +145,25 @@ class BreakWriter:
             self._resume(emitter, cells, self._after())
         return self._handlers(emitter, cells, emitter.out[start : start + protected])
 
+    # -- handlers --------------------------------------------------------------------------------------------------
+
+    def _enter_handler(self, emitter: CodeEmitter) -> None:
+        """An instruction that runs in a handler sees the exception being handled, and what it raises gets that as
+        its `__context__`."""
+        handled = self.tx.trace.exceptions
+        if not self.run or not handled or self.instruction.opname in ("RETURN_VALUE", "RETURN_CONST"):
+            return
+        emitter.load(handled[-1])
+        emitter.add([Instruction("PUSH_EXC_INFO", None, None)])
+        emitter.pop_top()
+        self.outer = emitter.temporary()
+        emitter.add(emit.store_fast(self.outer))
+
+    def _leave_handler(self, emitter: CodeEmitter) -> None:
+        """Before the resume function, which enters the handler itself."""
+        if self.outer is not None:
+            emitter.add([*emit.load_fast_bound(self.outer), Instruction("POP_EXCEPT", None, None)])
+
     # -- running the instruction -----------------------------------------------------------------------------------
 
     def _run_instruction(self, emitter: CodeEmitter) -> int:
@@ -160,9 +181,25 @@ class BreakWriter:
             if TABLE.has_precall:
                 emitter.add([Instruction("PRECALL", instruction.arg, instruction.arg)])
             emitter.add([Instruction("CALL", instruction.arg, instruction.arg)])
+        elif instruction.opname in ("LOAD_DEREF", "DELETE_DEREF") and instruction.argval in self.code.co_cellvars:
+            self._read_cell(emitter, str(instruction.argval))
         else:
             emitter.add([instruction.detached()])
         return len(emitter.out) - before
+
+    def _read_cell(self, emitter: CodeEmitter, name: str) -> None:
+        """A variable that the original keeps in a cell of its own is none of the replacement code's."""
+        cell = self.tx.cells[name]
+        if cell.contents is not None:
+            emitter.load(cell)
+            emitter.load_attr("cell_contents")
+            return
+        text = f"cannot access local variable '{name}' where it is not associated with a value"
+        emitter.push_null()
+        emitter.load_const(UnboundLocalError)
+        emitter.load_const(text)
+        emitter.call(1)
+        emitter.add(emit.raise_varargs())
 
     def _is_method_form(self) -> bool:
         return self.instruction.opname == "LOAD_METHOD" or bool(self.instruction.flags & 1)
@@ -267,6 +304,7 @@ class BreakWriter:
     def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint) -> None:
         """Take the stack that `point` describes off; return a call of the resume function, for the caller to make."""
         before = dict(emitter.temporaries)
+        self._leave_handler(emitter)
         arguments = self._arguments(point.target)
         function, resume = self.resumes.get(self.code, point, arguments, self.tx.trace.frame.globals)
         names: dict[int, str] = {}

@@ -6,6 +6,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import Unsupported
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.exception import ExceptionVariable
 from .side_effects import NotGivenBack
@@ -27,6 +28,7 @@ class GeneratorVariable(VariableTracker):
         self.running = False
         self.handled: list[VT] = []  # exceptions that it handles while it waits
         self.made_at = interpreter.trace.step
+        interpreter.trace.generators.append(self)
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -126,11 +128,32 @@ class GeneratorVariable(VariableTracker):
         none = value.is_constant() and value.as_constant() is None
         tx.raise_exception(StopIteration, *([] if none else [value]))
 
-    def reconstruct(self, emit: Any) -> None:
-        raise NotGivenBack(
+    def left_waiting(self) -> bool:
+        """True while it waits inside a try or with. Python leaves those at the moment when nobody holds the generator
+        any more, which tracing can't tell."""
+        if not self.started or self.finished:
+            return False
+        entry = self.interpreter.decoded.handler_of(self.interpreter.current)
+        return entry is not None and not entry.target.opname.startswith("CALL_INTRINSIC")  # that one every body has
+
+    def not_given_back(self) -> NotGivenBack:
+        """The refusal to make a real generator of it."""
+        return NotGivenBack(
             "a generator that the traced code made can't be given back to Python",
             self.made_at,
             remedy="return its items in a list, or keep the loop over it inside the compiled function",
+        )
+
+    def reconstruct(self, emit: Any) -> None:
+        raise self.not_given_back()
+
+
+def refuse_waiting(generators: list[GeneratorVariable]) -> None:
+    """A frame that ends while generators wait inside a try or with runs as written; their moment is Python's."""
+    if any(generator.left_waiting() for generator in generators):
+        raise Unsupported(
+            "a generator is left waiting inside a try or with, which is left when the generator goes",
+            remedy="use up the generator, or close it",
         )
 
 

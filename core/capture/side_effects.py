@@ -85,3 +85,9 @@ class SideEffects:
     def empty(self) -> bool:
         """True when nothing outside needs to change."""
         return not self.globals and not self.deferred and not self.changed()
+
+    def release(self) -> None:
+        """Forget everything, after replay was written."""
+        self._changed.clear()
+        self.deferred.clear()
+        self.globals.clear()

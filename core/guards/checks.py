@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from .. import _C
 from .binding import Binding, Register
 from .held import Held
-from .shapes import readable, tokens
+from .shapes import ShapeNotExpressible, readable, tokens
 from .source import PRIMITIVES, Instruction, Source, instance_dict
 from .tensor_spec import TensorSpec
 
@@ -445,7 +445,17 @@ class ShapeHolds(Check):
         return tuple(dict.fromkeys(binding.source for _, binding in self.bindings))
 
     def instructions(self, src: int, register: Register) -> list[Instruction]:
-        return [("shape", tokens(self.expr, dict(self.bindings), register))]
+        try:
+            return [("shape", tokens(self.expr, dict(self.bindings), register))]
+        except ShapeNotExpressible:
+            if len(self.expr.free_symbols) != len(self.bindings):
+                raise
+        return [("python", tuple(register(binding.source) for _, binding in self.bindings), self._holds)]
+
+    def _holds(self, *values: Any) -> bool:
+        """sympy's answer, for operations without a token: slow."""
+        numbers = {name: binding.measure(value) for (name, binding), value in zip(self.bindings, values)}
+        return bool(self.expr.subs({symbol: numbers[symbol.name] for symbol in self.expr.free_symbols}))
 
     def describe(self, name: str) -> str:
         return readable(self.expr, dict(self.bindings))

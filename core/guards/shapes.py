@@ -1,7 +1,7 @@
 """Symbolic sizes: sympy relations of a ShapeEnv as postfix tokens for the guard program.
 
-Sizes are integers; a relation that needs an operation without a token (sin, an unknown function) can't be a guard and
-raises ShapeNotExpressible, so that the caller specialises or breaks. Importing this module does not import sympy.
+Sizes are integers; a relation that needs an operation without a token (bitwise or, an unknown function) raises
+ShapeNotExpressible, and the caller asks sympy instead. Importing this module does not import sympy.
 """
 
 from __future__ import annotations

@@ -20,18 +20,23 @@ from .container import (
     same,
 )
 from .literal import is_plain
+from .python_module import UnguardedVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
 DEQUE_ITERATOR: type = type(iter(collections.deque()))
+UNGUARDED = "is a deque of objects that can't be guarded through it"
+REMEDY = "use a list, or a deque of numbers and strings"
 DEQUE_REVERSED: type = type(reversed(collections.deque()))
 
 
 def from_value(tx: Tracer, value: collections.deque[Any], source: Any) -> VT:
     """The tracker of a real deque, guarded by value: no source reaches a single item of a deque."""
     tx.guard(source, TypeIs(type(value)))
+    if source is not None and not all(map(is_plain, value)):
+        return UnguardedVariable(value, f"{source.name()} {UNGUARDED}", REMEDY, source)
     return contents(tx, value, source).standing_for(value)
 
 
@@ -40,10 +45,7 @@ def contents(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVar
     items = list(collections.deque.__iter__(value))
     if source is not None:
         if not all(is_plain(item) for item in items):
-            raise Unsupported(
-                f"{source.name()} is a deque of objects that can't be guarded through it",
-                remedy="use a list, or a deque of numbers and strings",
-            )
+            raise Unsupported(f"{source.name()} {UNGUARDED}", remedy=REMEDY)
         tx.guard(source, Predicate((source,), SameDeque(value)))
     return DequeVariable([tx.lazy(item, None) for item in items], value.maxlen, source)
 

@@ -130,6 +130,8 @@ class VariableOpcodes(Host):
         self.cells[str(instruction.argval)].set(self, self.pop())
 
     def DELETE_DEREF(self, instruction: Any) -> None:
+        if self.cells[str(instruction.argval)].contents is None:
+            self.LOAD_DEREF(instruction)  # raises
         self.cells[str(instruction.argval)].set(self, None)
 
     # -- globals ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,92 @@
+"""What a program made or was given lives no longer for having been captured."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from agreement import agree
+
+import core
+
+
+class Thing:
+    count = 0
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def add_one(x, thing):
+    return x + 1
+
+
+def with_break(x, thing):
+    thing.count = 2
+    if x.sum() > 0:
+        thing.count = 1
+    return x + 1
+
+
+def with_closures(x, thing):
+    pair = [x * 2, thing]
+
+    def inner():
+        return pair[0] + len(pair)
+
+    return inner()
+
+
+@pytest.mark.parametrize("fn", [add_one, with_break, with_closures], ids=lambda fn: fn.__name__)
+def test_arguments_of_the_first_call_are_freed_without_the_collector(fn, no_collector):
+    x, thing = torch.ones(3), Thing()
+    links = weakref.ref(x), weakref.ref(thing)
+    core.compile(fn, backend="eager")(x, thing)
+    assert core.stats()["graphs"] >= 1
+    del x, thing
+    assert [link() for link in links] == [None, None]
+
+
+def test_a_generator_left_in_a_try_is_closed_when_the_function_ends(no_collector):
+    log = []
+
+    def numbers(name):
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append(name)
+
+    def fn(x):
+        waiting = numbers("waiting")
+        x = x + next(waiting)
+        for number in numbers("loop"):
+            x = x * number
+            break
+        log.append("end")
+        return x
+
+    for subject in (fn, core.compile(fn, backend="eager")):
+        log.clear()
+        subject(torch.ones(3))
+        assert log == ["loop", "end", "waiting"]
+    assert core.stats()["skipped"] == 1
+
+
+def test_a_generator_left_outside_of_any_try_stays_in_the_graph():
+    def numbers():
+        yield 1
+        yield 2
+
+    def fn(x):
+        return x + next(numbers())
+
+    stats = agree(fn, torch.ones(3))
+    assert (stats["graphs"], stats["breaks"]) == (1, 0)

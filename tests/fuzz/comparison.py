@@ -1,0 +1,334 @@
+"""Running the text of a program in eager and compiled, and describing everything a caller can see after each call."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import itertools
+import linecache
+import signal
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import core
+from core.errors import CoreError
+
+CALLS = 4
+TIMEOUT_S = 60
+
+
+class Hangs(BaseException):
+    """A call did not end in time."""
+
+
+@dataclass
+class Difference:
+    """What differs, at which call. `kind` groups differences of one sort, for the minimiser to stay with."""
+
+    kind: str
+    call: int
+    path: str
+    ours: str
+    theirs: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at call {self.call}, {self.path}:\n  compiled: {self.ours}\n  eager:    {self.theirs}"
+
+
+@dataclass
+class Outcome:
+    """The result of one comparison: the first difference, and what was captured."""
+
+    difference: Difference | None = None
+    stats: dict[str, int] = field(default_factory=dict)
+    raised: int = 0
+    """How many of the eager calls raised."""
+    reasons: list[str] = field(default_factory=list)
+    """Why graphs were broken or functions left alone."""
+
+
+class Describer:
+    """Turns objects into nested tuples that can be compared across the two runs: aliases become numbers."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+        self.memory: dict[int, int] = {}
+        self.alive: list[Any] = []
+
+    def __call__(self, value: Any, depth: int = 0) -> Any:
+        if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device)):
+            return (type(value).__name__, _plain(value))
+        if isinstance(value, type):
+            return ("class", value.__qualname__)
+        if isinstance(value, types.ModuleType):
+            return ("module", value.__name__)
+        if isinstance(value, types.BuiltinFunctionType):
+            return ("builtin", value.__qualname__)
+        if depth > 12:
+            return ("deep", type(value).__name__)
+        if id(value) in self.seen:
+            return ("seen", self.seen[id(value)])
+        number = self.seen[id(value)] = len(self.seen)
+        self.alive.append(value)
+        name = type(value).__qualname__
+        return (name, number, *self._parts(value, depth + 1))
+
+    def _parts(self, value: Any, depth: int) -> Iterator[Any]:
+        if isinstance(value, torch.Tensor):
+            yield from self._tensor(value, depth)
+        elif isinstance(value, (list, tuple, collections.deque)):
+            yield len(value), getattr(value, "maxlen", None)
+            yield [self(item, depth) for item in value]
+            yield from self._attributes(value, depth)
+        elif isinstance(value, dict):
+            yield [(self(key, depth), self(item, depth)) for key, item in value.items()]
+            yield from self._attributes(value, depth)
+        elif isinstance(value, (set, frozenset)):
+            yield sorted(repr(self(item, depth)) for item in value)
+        elif isinstance(value, types.FunctionType):
+            yield value.__qualname__
+            yield self(value.__defaults__, depth)
+            yield self(value.__kwdefaults__, depth)
+            yield [self._cell(cell, depth) for cell in value.__closure__ or ()]
+        elif isinstance(value, types.MethodType):
+            yield self(value.__self__, depth)
+            yield value.__name__
+        elif isinstance(value, (types.GeneratorType, type(iter([])), map, zip, enumerate, range)):
+            yield [self(item, depth) for item in itertools.islice(value, 5)]
+        elif isinstance(value, BaseException):
+            yield str(value)
+            yield self(value.args, depth)
+            yield self(value.__cause__, depth)
+            yield self(value.__context__, depth)
+            yield value.__suppress_context__
+            yield from self._attributes(value, depth)
+        else:
+            yield from self._attributes(value, depth)
+
+    def _cell(self, cell: Any, depth: int) -> Any:
+        try:
+            contents = cell.cell_contents
+        except ValueError:
+            return ("empty",)
+        return self(contents, depth)
+
+    def _attributes(self, value: Any, depth: int) -> Iterator[Any]:
+        found = dict(getattr(value, "__dict__", {}))
+        for cls in type(value).__mro__:
+            for slot in cls.__dict__.get("__slots__", ()):
+                if hasattr(value, slot):
+                    found[slot] = getattr(value, slot)
+        yield [(name, self(item, depth)) for name, item in found.items()]
+
+    def _tensor(self, value: torch.Tensor, depth: int) -> Iterator[Any]:
+        memory = value.untyped_storage().data_ptr()
+        place = self.memory.setdefault(memory, len(self.memory)) if memory else -1
+        yield ("memory", place, value.storage_offset())
+        yield (str(value.dtype), tuple(value.shape), value.stride())
+        yield (value.requires_grad, value.is_leaf)
+        yield value.detach().clone()
+        yield self(value.grad, depth) if value.is_leaf else None
+
+
+def _plain(value: Any) -> Any:
+    return repr(value) if isinstance(value, (float, complex)) else value
+
+
+def first_difference(ours: Any, theirs: Any, exact: bool, path: str = "") -> tuple[str, Any, Any] | None:
+    """(path, ours, theirs) of the first place where two descriptions differ."""
+    if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+        return None if _tensors_agree(ours, theirs, exact) else (f"{path}.values", ours, theirs)
+    if type(ours) is not type(theirs):
+        return path, ours, theirs
+    if isinstance(ours, (list, tuple)):
+        if len(ours) != len(theirs):
+            return f"{path}.length", ours, theirs
+        for at, (left, right) in enumerate(zip(ours, theirs)):
+            found = first_difference(left, right, exact, f"{path}[{at}]")
+            if found is not None:
+                return found
+        return None
+    return None if ours == theirs else (path, ours, theirs)
+
+
+def _tensors_agree(ours: torch.Tensor, theirs: torch.Tensor, exact: bool) -> bool:
+    if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
+        return False
+    if exact:
+        return torch.equal(torch.nan_to_num(ours), torch.nan_to_num(theirs)) and torch.equal(
+            ours.isnan(), theirs.isnan()
+        )
+    loose = 0.05 if ours.dtype in (torch.bfloat16, torch.float16) else 2e-4
+    return torch.allclose(ours, theirs, rtol=loose, atol=loose, equal_nan=True)
+
+
+class World:
+    """One execution of the program's text: a namespace of its own."""
+
+    def __init__(self, text: str, name: str) -> None:
+        module = types.ModuleType(name)
+        sys.modules[name] = module
+        self.space: dict[str, Any] = vars(module)
+        self.name = name
+        filename = "<random program>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+        self.filename = filename
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(text, filename, "exec"), self.space)
+
+    def state(self, describe: Describer) -> Any:
+        """The globals that are data, and the attributes of the program's classes."""
+        found = []
+        for name, value in list(self.space.items()):
+            if name.isupper():
+                found.append((name, describe(value)))
+            elif isinstance(value, type) and value.__module__ == self.name:
+                plain = {k: v for k, v in vars(value).items() if isinstance(v, (int, float, str, list))}
+                found.append((name, [(key, describe(item)) for key, item in plain.items() if key[:2] != "__"]))
+        return found
+
+    def run(self, fn: Callable[..., Any], call: int) -> tuple[Any, Any]:
+        """(description of everything after this call and its backward, the exception that left it)."""
+        torch.manual_seed(100 + call)
+        try:
+            if call and "between" in self.space:
+                self.space["between"](call)
+            args = self.space["arguments"](call)
+        except Exception as raised:  # noqa: BLE001  what earlier calls left behind may not suit it, in both worlds
+            return ["no arguments", type(raised).__name__, str(raised)], raised
+        torch.manual_seed(call)
+        text = io.StringIO()
+        error: BaseException | None = None
+        result: Any = None
+        modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+        with contextlib.redirect_stdout(text):
+            try:
+                result = fn(*args)
+            except Exception as raised:  # noqa: BLE001  whatever the program raises is compared
+                error = raised
+        describe = Describer()
+        seen: list[Any] = ["raised" if error is not None else "returned"]
+        seen.append(describe(error) if error is not None else describe(result))
+        seen.append(self._lines(error))
+        seen.append(text.getvalue())
+        seen.append([describe(arg) for arg in args])
+        seen.append(self.state(describe))
+        seen.append((modes, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
+        torch.set_grad_enabled(True)
+        seen.append(self._backward(result, args))
+        return seen, error
+
+    def _lines(self, error: BaseException | None) -> list[int]:
+        """The last line of the program in the traceback."""
+        if error is None:
+            return []
+        return [
+            entry.lineno or 0 for entry in traceback.extract_tb(error.__traceback__) if entry.filename == self.filename
+        ][-1:]
+
+    def _backward(self, result: Any, args: Any) -> Any:
+        carrying = list(_carrying(result, set()))
+        if not carrying:
+            return None
+        try:
+            sum((t.double() * (at + 1)).sum() for at, t in enumerate(carrying)).backward()  # type: ignore[union-attr]
+        except RuntimeError as error:
+            return (type(error).__name__, str(error))
+        describe = Describer()
+        return [describe(args), self.state(describe)]
+
+
+def _carrying(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
+    """The tensors of a result through which gradients flow."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        if value.requires_grad and value.dtype.is_floating_point:
+            yield value
+    elif isinstance(value, (list, tuple, collections.deque)):
+        for item in value:
+            yield from _carrying(item, seen)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _carrying(item, seen)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raise Hangs in the main thread after some seconds."""
+
+    def stop(*_: Any) -> None:
+        raise Hangs(f"no end after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def compare(
+    text: str, backend: str = "eager", calls: int = CALLS, compiler: Callable[..., Any] | None = None
+) -> Outcome:
+    """Run the program `calls` times in both worlds, up to the first difference.
+
+    compiler: what makes the compiled function of the program; core.compile unless given.
+    """
+    core.reset()
+    outcome = Outcome()
+    theirs, ours = World(text, "eager_program"), World(text, "compiled_program")
+    compiled = (compiler or core.compile)(ours.space["program"], backend=backend)
+    reasons: list[str] = []
+    with warnings.catch_warnings(), time_limit(TIMEOUT_S):
+        warnings.simplefilter("ignore")
+        for call in range(calls):
+            want, error = theirs.run(theirs.space["program"], call)
+            outcome.raised += error is not None
+            got, raised = ours.run(compiled, call)
+            outcome.difference = _difference(got, want, raised, call, backend)
+            if outcome.difference is not None:
+                break
+    outcome.stats = dict(core.stats())
+    outcome.reasons = reasons
+    return outcome
+
+
+SEEN = ("kind of ending", "result", "line", "printed text", "arguments", "globals", "modes", "gradients")
+
+
+def _difference(got: Any, want: Any, raised: BaseException | None, call: int, backend: str) -> Difference | None:
+    if isinstance(raised, CoreError):
+        lines = [f"{entry.name}:{entry.lineno}" for entry in traceback.extract_tb(raised.__traceback__)[-3:]]
+        return Difference(
+            f"{type(raised).__name__} {_first_words(raised)}", call, str(lines), str(raised), str(want[1])[:300]
+        )
+    if raised is not None and want[0] == "returned" != got[0]:
+        where = "".join(traceback.format_exception(raised)[-12:])
+        return Difference(f"raised {type(raised).__name__}", call, "", where, str(want[1])[:300])
+    exact = backend == "eager"
+    for name, left, right in zip(SEEN, got, want):
+        found = first_difference(left, right, exact)
+        if found is not None:
+            where, left, right = found
+            kind = name
+            if name == "result" and raised is not None:
+                kind = "exception"
+            return Difference(kind, call, f"{name}{where}", str(left)[:600], str(right)[:600])
+    return None
+
+
+def _first_words(error: BaseException) -> str:
+    return " ".join(str(error).split()[:4])

@@ -1,0 +1,191 @@
+"""Runs random programs in shards that can be stopped and taken up again.
+
+    python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--state DIR] [--fresh]
+
+Seeds are dealt to the shards in turn. The state of a shard is a JSON file: the next seed, the totals, and the seeds
+whose programs differ; a run takes up where the file ends, and a process that died is seen as a crash of the seed it was
+at. A difference prints a minimised script. The exit status is 1 when anything differs, or when less was captured than
+FLOORS say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("CORE_STRICT", "1")
+
+import torch
+from comparison import Hangs, Outcome, compare
+from minimise import minimised
+from programs import make_program
+
+# Shares of the programs of a run, and operations a program: measured over 1,000 of them (0.92, 0.75, 0.82, 29), less
+# what chance may take.
+FLOORS = {"captured": 0.85, "whole": 0.65, "whole where no break is meant": 0.72, "operations": 20.0}
+FOOTER = """
+
+if __name__ == "__main__":
+    import sys
+
+    sys.path.insert(0, "tests/fuzz")
+    from comparison import compare
+
+    print(compare(open(__file__).read(), {backend!r}).difference or "no difference")
+"""
+
+
+@dataclass
+class Totals:
+    """What a run has seen. `next` is the seed to go on with; `running` the one that a dead process was at."""
+
+    next: int = 0
+    running: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    differing: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, **counts: int) -> None:
+        total = Counter(self.counts)
+        total.update(counts)
+        self.counts = dict(total)
+
+    def shares(self) -> dict[str, float]:
+        """The measures that FLOORS bounds."""
+        counts = Counter(self.counts)
+        programs, meant = counts["programs"] or 1, counts["no break meant"] or 1
+        return {
+            "captured": counts["captured"] / programs,
+            "whole": counts["whole"] / programs,
+            "whole where no break is meant": counts["whole, no break meant"] / meant,
+            "operations": counts["operations"] / programs,
+        }
+
+    def too_low(self) -> list[str]:
+        """The measures below their floor."""
+        return [f"{name} {share:.3f} < {FLOORS[name]}" for name, share in self.shares().items() if share < FLOORS[name]]
+
+
+def run_seed(seed: int, totals: Totals, backend: str, compiler: Callable[..., Any] | None = None) -> str | None:
+    """Compare the program of one seed and count it; the difference and its script where there is one."""
+    program = make_program(seed)
+    try:
+        outcome = compare(program.text, backend, compiler=compiler)
+    except Hangs as error:
+        totals.differing.setdefault("hangs", []).append(seed)
+        return f"seed {seed}: {error}\n{program.text}"
+    _count(totals, outcome, program.breaking)
+    if outcome.difference is None:
+        return None
+    totals.differing.setdefault(outcome.difference.kind, []).append(seed)
+    return f"seed {seed}: {outcome.difference}"
+
+
+def _count(totals: Totals, outcome: Outcome, breaking: int) -> None:
+    stats = outcome.stats
+    whole = stats["graphs"] > 0 and not stats["breaks"] and not stats["skipped"]
+    totals.add(
+        programs=1,
+        captured=int(stats["graphs"] > 0),
+        whole=int(whole),
+        graphs=stats["graphs"],
+        operations=stats["ops"],
+        breaks=stats["breaks"],
+        recompiles=stats["recompiles"],
+        skipped=stats["skipped"],
+        raised=outcome.raised,
+        **{"no break meant": int(not breaking), "whole, no break meant": int(whole and not breaking)},
+    )
+
+
+def script(seed: int, backend: str, seconds: float = 40) -> str:
+    """The minimised program of a seed that differs, as a script to run at the root of the repository."""
+    text = make_program(seed).text
+    first = compare(text, backend).difference
+    if first is None:
+        return text
+
+    def fails(candidate: str) -> bool:
+        try:
+            found = compare(candidate, backend).difference
+        except (Exception, Hangs):  # noqa: BLE001  a candidate may be nonsense in any way
+            return False
+        return found is not None and found.kind == first.kind
+
+    unraisable, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        text = minimised(text, fails, seconds)
+    finally:
+        sys.unraisablehook = unraisable
+    return f"# {first.kind}\n{text}{FOOTER.format(backend=backend)}"
+
+
+def run_shard(
+    state: Path, seeds: range, backend: str, *, report: Callable[[str], None] = print, seconds: float | None = None
+) -> Totals:
+    """Go through the seeds of a shard from where its state file stands."""
+    totals = Totals(next=seeds.start)
+    if state.exists():
+        totals = Totals(**json.loads(state.read_text()))
+    if totals.running is not None:
+        totals.differing.setdefault("crash", []).append(totals.running)
+        report(f"seed {totals.running}: the process died")
+        totals.next, totals.running = totals.running + seeds.step, None
+    state.parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + seconds if seconds is not None else None
+    for seed in range(totals.next, seeds.stop, seeds.step):
+        if end is not None and time.monotonic() > end:
+            break
+        totals.running = seed
+        state.write_text(json.dumps(asdict(totals)))
+        found = run_seed(seed, totals, backend)
+        if found is not None:
+            report(found)
+        totals.next, totals.running = seed + seeds.step, None
+        if totals.counts.get("programs", 0) % 50 == 0:
+            gc.collect()
+    state.write_text(json.dumps(asdict(totals)))
+    return totals
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, default=int(os.environ.get("CORE_FUZZ_PROGRAMS", "10000")))
+    parser.add_argument("--first", type=int, default=int(os.environ.get("CORE_FUZZ_SEED", "0")))
+    parser.add_argument("--shard", type=int, default=int(os.environ.get("CORE_FUZZ_SHARD", "0")))
+    parser.add_argument("--shards", type=int, default=int(os.environ.get("CORE_FUZZ_SHARDS", "1")))
+    parser.add_argument("--backend", default=os.environ.get("CORE_FUZZ_BACKEND", "eager"))
+    parser.add_argument("--state", type=Path, default=Path("build/fuzz"))
+    parser.add_argument("--seconds", type=float, help="stop after so long; the next run goes on")
+    parser.add_argument("--fresh", action="store_true", help="start again")
+    parser.add_argument("--no-scripts", action="store_true", help="don't minimise what differs")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    last = options.first + options.programs
+    state = options.state / f"{options.backend}-{options.first}-{last}-{options.shard}-of-{options.shards}.json"
+    if options.fresh:
+        state.unlink(missing_ok=True)
+    seeds = range(options.first + options.shard, last, options.shards)
+    totals = run_shard(state, seeds, options.backend, seconds=options.seconds)
+    print(json.dumps(totals.counts), {name: round(share, 3) for name, share in totals.shares().items()})
+    for kind, found in totals.differing.items():
+        print(f"{len(found)} differ in {kind}: seeds {found}")
+        if not options.no_scripts and kind not in ("crash", "hangs"):
+            print(script(found[0], options.backend))
+    low = totals.too_low() if totals.next >= seeds.stop else []
+    if low:
+        print("captured too little:", "; ".join(low))
+    return int(bool(totals.differing or low))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

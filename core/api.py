@@ -178,14 +178,18 @@ def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any, shared:
         return known
     from .backends.compile_graph import compile_graph
     from .capture.convert_frame import FrameCompiler
-    from .capture.policy import disabled_reason
+    from .capture.policy import disabled_reason, keeps_out_only_itself
 
-    if disabled_reason(fn) is not None:
+    as_written = disabled_reason(fn) is not None
+    if as_written and (settings.fullgraph or not settings.nested or not keeps_out_only_itself(fn)):
         return fn
+    if as_written and isinstance(getattr(fn, "__wrapped__", None), types.FunctionType):
+        _C.skip_code(fn.__wrapped__.__code__)
 
     compiler = FrameCompiler(
         settings, lambda captured, name: compile_graph(captured, resolved, settings, name=settings.name or name)
     )
+    compiler.root_as_written = as_written
     result = _C.CompiledCallable(fn, compiler)
     if shared:
         _callables[key] = result
@@ -239,6 +243,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
             _C.set_frame_callback(before)
 
     plain._core_disable = reason or "disabled by core.disable"  # type: ignore[attr-defined]
+    plain._core_disable_alone = not recursive  # type: ignore[attr-defined]
     if not recursive and isinstance(target, types.FunctionType):
         _C.skip_code(target.__code__)
     return plain

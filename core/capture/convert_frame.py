@@ -100,6 +100,7 @@ class FrameCompiler:
         self.options = options
         self.compile_graph = compile_graph
         self.resumes = ResumeFunctions(self)
+        self.root_as_written = False  # the callable itself is kept out of graphs, what it calls is not
         self._states: dict[Any, FrameState] = {}
         self._lock = threading.Lock()
         torch_compat.calibrate_tensor_guards()
@@ -180,6 +181,8 @@ class FrameCompiler:
 
     def compile_frame(self, owner: Any, frame: FrameInput) -> Any:
         """Recompile policy, capture, graph, guards, code, entry."""
+        if self.root_as_written and owner is not None:
+            return self._as_written(owner, frame)
         state = self._state_of(owner, frame.code)
         entries = self._entries(owner, frame.code)
         if state.count_idle() >= self.options.recompile_limit:

@@ -157,6 +157,12 @@ def disabled_reason(fn: types.FunctionType) -> str | None:
     return None
 
 
+def keeps_out_only_itself(fn: types.FunctionType) -> bool:
+    """True for a disabled function whose callees may be captured (recursive=False)."""
+    marks = fn.__dict__
+    return marks.get("_torchdynamo_disable_recursive") is False or bool(marks.get("_core_disable_alone"))
+
+
 def is_disabling_wrapper(code: types.CodeType, globals_dict: dict[str, Any]) -> bool:
     """True for the wrapper that torch.compiler.disable makes: what it calls is not captured either."""
     return globals_dict.get("__name__") == PEER_FRAMES and code.co_qualname.startswith("DisableContext.")

@@ -74,3 +74,16 @@ def test_a_disabled_function_runs_as_written_inside_compiled_code():
     assert torch.equal(result, (x * 2 + 1) * 3)
     assert seen == [torch.Tensor]
     assert core.stats()["breaks"] == 1 and core.stats()["graphs"] == 2
+
+
+@pytest.mark.parametrize("decorate", [core.disable, torch.compiler.disable])
+def test_what_a_disabled_function_calls_is_captured_unless_that_is_disabled_too(decorate):
+    def inner(x):
+        return x + 2
+
+    for recursive, graphs in ((False, 1), (True, 0)):
+        core.reset()
+        before = core.stats()["graphs"]
+        call = core.compile(decorate(lambda x: inner(x) * 3, recursive=recursive), backend="eager")
+        assert call(torch.ones(2)).tolist() == call(torch.ones(2)).tolist() == [9.0, 9.0]
+        assert core.stats()["graphs"] - before == graphs

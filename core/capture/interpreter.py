@@ -7,9 +7,9 @@ Opcode handlers live in `opcodes/`, one file a family, as methods named like the
 
 from __future__ import annotations
 
-import sys
 import functools
 import os
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -89,6 +89,7 @@ class Interpreter(
         self.namespace: Any = None  # where a class body keeps its names
         self.outcome: tuple[str, VT] | None = None
         self.handlers: dict[str, Callable[[Any, Instruction], None]] = _handlers()
+        trace.interpreters.append(self)
 
     # -- where we are ----------------------------------------------------------------------------------------------
 
@@ -221,6 +222,8 @@ class RootInterpreter(Interpreter):
         except NeedsFrame:
             raise
         except Unsupported as refusal:
+            if self.index <= self._prologue:  # a value that is handed on can't be looked at: nothing begins before it
+                raise
             raise FoundBreak(self._last_step_before(self.trace.exceptions), refusal) from refusal
         except ObservedException as raised:
             raise FoundBreak(self._last_step_before([*self.trace.exceptions, raised.value]), None) from raised

@@ -83,4 +83,6 @@ class Trace:
             interpreter.outcome = interpreter.parent = None
         for held in (self.interpreters, self.generators, self.known, self.kept, self.exceptions, self.numbers):
             held.clear()
+        for table in (self.references, self.proxies):
+            table.clear()
         self.side_effects.release()

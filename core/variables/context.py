@@ -310,8 +310,8 @@ class TorchContextClassVariable(VariableTracker):
             if not (only.kind == "constant" and only.as_constant() is None):
                 return GradModeVariable(self.cls).call(tx, args, kwargs)
             args, kwargs = (), {}
-        values = tuple(arg.look_inside(tx).as_constant() for arg in args)
-        keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
+        values = tuple(_constant(tx, arg) for arg in args)
+        keywords = {key: _constant(tx, value) for key, value in kwargs.items()}
         if self.cls is torch.set_grad_enabled:
             context = SetGradVariable(self.cls, values, keywords)
             context.act(tx)
@@ -332,6 +332,14 @@ class TorchContextClassVariable(VariableTracker):
         emit.load_global_object(self.cls)
 
 
+def _constant(tx: Tracer, value: VT) -> Any:
+    """The argument of a manager; a truth of symbolic numbers is decided, and guarded, here."""
+    value = value.look_inside(tx)
+    if value.kind == "symbolic" and value.python_type() is bool:
+        return tx.truth(value)
+    return value.as_constant()
+
+
 CONTEXT_CLASSES = frozenset((*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, PROFILE_RANGE, *AUTOCASTS))
 
 
@@ -347,8 +355,11 @@ def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | No
     cls = type(value)
     if cls in GRAD_MODES or cls is torch.set_grad_enabled:
         args = (part("mode"),) if cls is torch.set_grad_enabled else ()
-        found = GradModeVariable(cls, args, source=source)
+        kind = SetGradVariable if cls is torch.set_grad_enabled else GradModeVariable
+        found = kind(cls, args, source=source)
         found.previous.append(part("prev"))  # for an exit whose entry came before the traced code
+        if isinstance(found, SetGradVariable):
+            found.before = found.previous[-1]  # found when it was made, which came before the traced code too
         return found
     if cls is torch.inference_mode:
         return InferenceModeVariable(cls, (part("mode"),), source=source)
@@ -361,7 +372,7 @@ def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | No
 
 
 def method_from_value(tx: Tracer, method: types.MethodType, source: Any) -> VT | None:
-    """The tracker of a real manager's bound __enter__ or __exit__, None for other methods."""
+    """The tracker of a real manager's bound __enter__, __exit__ or clone, None for other methods."""
     name = method.__func__.__name__
     if type(method.__self__) not in CONTEXT_CLASSES or name not in ("__enter__", "__exit__", "clone"):
         return None

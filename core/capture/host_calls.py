@@ -8,22 +8,27 @@ import _thread
 import builtins
 import collections
 import enum
+import functools
 import io
 import pickle
 import re
 import sys
 import traceback
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import Unsupported
+from ..guards.checks import Predicate
+from ..guards.source import ConstSource
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.identity import IdentityVariable
 from ..variables.literal import from_result, is_literal
 from ..variables.traceback import TracebackVariable
+from .breaks import NeedsFrame
 from .special_calls import Handler, callable_object, function
 
 VT = VariableTracker
@@ -92,6 +97,33 @@ def field_name_split(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.new_tuple([tx.constant(first), parts.iterate(tx)])
 
 
+@callable_object(builtins.eval)
+def evaluate(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """eval() of a known expression that names nothing, such as the repr of a number."""
+    text = args[0].look_inside(tx)
+    if text.is_constant() and isinstance(text.as_constant(), str) and not kwargs:
+        try:
+            code = compile(text.as_constant().lstrip(" \t"), "<string>", "eval", dont_inherit=True)
+            if not code.co_names and not any(isinstance(const, types.CodeType) for const in code.co_consts):
+                return from_result(tx, eval(code, {"__builtins__": {}}))
+        except (SyntaxError, ValueError, TypeError, ArithmeticError) as error:
+            tx.raise_exception(type(error), *error.args)
+    kind = NeedsFrame if tx.parent is None and len(args) < 2 else Unsupported
+    raise kind("eval() looks at the real frame", remedy="call it outside the compiled function")
+
+
+@callable_object(sys.get_int_max_str_digits)
+def int_digits(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The longest text of an int; a setting of the process, guarded."""
+    limit = sys.get_int_max_str_digits()
+    tx.guard(ConstSource(sys), Predicate((ConstSource(sys),), functools.partial(_digits_are, limit)))
+    return tx.constant(limit)
+
+
+def _digits_are(limit: int, module: Any) -> bool:
+    return bool(module.get_int_max_str_digits() == limit)
+
+
 @callable_object(builtins.compile)
 def compile_text(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """compile() of known text: a code object, or the SyntaxError."""
@@ -137,8 +169,9 @@ class _DataUnpickler(pickle.Unpickler):
     """Loads enum members and builtin containers; anything else would run code of its class."""
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name) if module in sys.modules else None
-        if found is getattr or module == "builtins" and found in (set, frozenset, bytearray, complex, slice, range):
+        old = {"__builtin__": "builtins"}.get(module, module)  # the name that older protocols write
+        found = super().find_class(old, name) if old in sys.modules else None
+        if found is getattr or old == "builtins" and found in (set, frozenset, complex, slice, range):
             return found
         if isinstance(found, enum.EnumMeta) and found.__call__.__func__ is enum.EnumMeta.__call__:
             return found

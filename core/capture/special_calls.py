@@ -131,7 +131,7 @@ def _frame_reader(fn: Any, own_arguments: int) -> None:
         raise kind(f"{fn.__name__}() looks at the real frame", remedy="call it outside the compiled function")
 
 
-for _reader, _own in ((locals, 0), (vars, 0), (dir, 0), (eval, 1), (exec, 1), (breakpoint, 9)):
+for _reader, _own in ((locals, 0), (vars, 0), (dir, 0), (exec, 1), (breakpoint, 9)):
     _frame_reader(_reader, _own)
 
 
@@ -224,6 +224,12 @@ def new_type(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 
 
 FUNCTIONS.update({part: _part_of_type(part) for part in (typing.get_origin, typing.get_args)})
+
+
+@function(torch.fx.traceback.annotate)
+def annotate(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """Notes on the nodes of another tracer's graph."""
+    return tx.inline(contextlib.nullcontext, [])  # type: ignore[no-any-return]
 
 
 @function(contextlib.suppress.__init__)

@@ -27,6 +27,7 @@ from .object import (
     plain_value,
     rewritten,
 )
+from .partial import PartialVariable
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 SLOTS = (types.WrapperDescriptorType, types.MethodDescriptorType)
+FIELD = types.MemberDescriptorType
 LITERALS = (int, float, complex, str, bytes)
 PAYLOADS = (
     *(collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque),
@@ -47,6 +49,14 @@ class _Probe:
 
 
 CHAINED = _Probe.chained is True  # whether this Python's classmethod asks what it wraps, as those before 3.13 do
+
+
+SINGLETONS: dict[type, Any] = {type(value): value for value in (Ellipsis, NotImplemented)}
+
+
+def _is_partial(cls: type) -> bool:
+    """True for a class that a fresh copy of the module of functools.partial brought."""
+    return cls.__name__ == "partial" and cls.__module__ == "functools" and isinstance(cls.__dict__.get("func"), FIELD)
 
 
 def payload_base(cls: type) -> type | None:
@@ -300,6 +310,12 @@ class ClassVariable(VariableTracker):
         base = payload_base(self.cls)
         if kwargs and base in (tuple, frozenset) and find_on_type(self.cls, "__init__")[0] is object.__init__:
             tx.raise_exception(TypeError, f"{base.__name__}() takes no keyword arguments")
+        if self.cls in SINGLETONS and not args and not kwargs:
+            return tx.constant(SINGLETONS[self.cls])
+        if base is None and _is_partial(self.cls) and args:
+            partial = PartialVariable.make(tx, args[0].realize(tx), list(args[1:]), kwargs)
+            partial.cls = self.cls
+            return partial
         if base is None:
             if self._builtin_new() not in (object.__new__, types.SimpleNamespace.__new__):
                 raise self.refuse("making an object of a class written in C")

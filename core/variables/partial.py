@@ -21,6 +21,7 @@ class PartialVariable(VariableTracker):
 
     kind = "partial"
     mutable = True
+    cls: type = functools.partial
 
     def __init__(self, function: VT, args: list[VT], kwargs: dict[str, VT], source: Any = None, value: Any = None):
         super().__init__(source)
@@ -62,7 +63,7 @@ class PartialVariable(VariableTracker):
         return bool(self.written) or self.value is not None and bool(self.value.__dict__)
 
     def python_type(self) -> type:
-        return functools.partial
+        return self.cls
 
     def truth(self, tx: Tracer) -> bool:
         return True
@@ -119,7 +120,7 @@ class PartialVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.push_null()
-        emit.load_global_object(functools.partial)
+        emit.load_global_object(self.cls)
         emit.load(self.function)
         for value in (*self.args, *self.kwargs.values()):
             emit.load(value)

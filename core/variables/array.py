@@ -231,6 +231,8 @@ def call(
     in_place: bool = False,
 ) -> VT:
     """A call of NumPy as a node, its results compared with what NumPy gives. Raises Unsupported for anything else."""
+    if torch.is_autocast_enabled("cpu"):
+        raise Unsupported(f"{what} under autocast, which NumPy does not know, is not traced", remedy=REMEDY)
     trial = Trial()
     ours = [_operand(tx, what, arg, trial) for arg in args]
     named = {key: _operand(tx, what, value, trial) for key, value in kwargs.items()}

@@ -64,6 +64,8 @@ class Trial:
 
         given = torch.from_numpy(numpy.empty(0, array.dtype)).dtype
         sizes = tuple(hint(size) for size in fake.shape)
+        if fake.device.type != "cpu":
+            raise Unsupported(f"{what} gives a tensor of {fake.device} in torch's layer of NumPy", remedy=REMEDY)
         if fake.dtype != given or sizes != array.shape:
             raise Unsupported(
                 f"{what} gives {_words(given, array.shape)} in NumPy and {_words(fake.dtype, sizes)} in torch's layer",

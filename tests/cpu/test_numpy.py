@@ -259,7 +259,32 @@ def test_a_second_shape_makes_sizes_symbolic():
     assert core.stats()["recompiles"] == 1
 
 
+def test_numpy_under_aot_autograd_shares_memory_and_carries_gradients_around_it():
+    def fn(x, w):
+        a = x.numpy()
+        a[0] = 5
+        a += 1
+        return (w * torch.from_numpy(np.sqrt(a))).sum(), a
+
+    compiled = core.compile(fn, backend="aot_eager")
+    results = []
+    for call in (fn, compiled):
+        x, w = X.clone(), torch.ones(2, 3, requires_grad=True)
+        loss, array = call(x, w)
+        loss.backward()
+        array[1, 1] = 50
+        results.append((x, w.grad, loss.detach()))
+    assert all(torch.allclose(ours, theirs) for ours, theirs in zip(*results))
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)
+
+
 # -- what breaks -----------------------------------------------------------------------------------------------------
+
+
+def under_autocast(x, a):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return a @ a.T, x @ x.T
+
 
 BROKEN = {
     "an if on an array": (lambda x, a: x * 2 if a.sum() > 1 else x, "values of a NumPy array"),
@@ -274,6 +299,7 @@ BROKEN = {
     "a tensor with gradients": (lambda x, a: (x.requires_grad_().detach() * 2).numpy(), ""),
     "a read-only result": (lambda x, a: np.broadcast_to(a, (2, 2, 3)), "numpy.broadcast_to"),
     "out=": (lambda x, a: np.add(a, 1, out=a), "these arguments"),
+    "autocast": (under_autocast, "under autocast"),
     "strings": (lambda x, a: np.array(["a"]), "raises NotImplementedError"),
 }
 

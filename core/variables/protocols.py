@@ -21,6 +21,12 @@ class SideEffectLog(Protocol):
     def is_new(self, tracker: VT) -> bool:
         """The object was made by the traced code: nobody outside has seen it."""
 
+    def store_global(self, namespace: dict[str, Any], source: Any, name: str, value: VT | None) -> None:
+        """A global was bound, or with None deleted; `source` reaches the namespace."""
+
+    def global_value(self, namespace: dict[str, Any], name: str) -> tuple[bool, VT | None]:
+        """(True, value or None when deleted) where the traced code bound the name."""
+
 
 class Emitter(Protocol):
     """The code generator of `reconstruct` and `write_back`. Each method appends bytecode; the stack grows by one

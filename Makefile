@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 
-.PHONY: demo test lint bench models soak build clean
+.PHONY: demo test test-all fuzz opdb lint bench models soak build clean
 
 $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -21,6 +21,24 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	CORE_STRICT=1 $(RUN) -m pytest tests plugins/inductor/tests $(ARGS)
+
+FUZZ_PROGRAMS ?= 10000
+FUZZ_SHARDS ?= 4
+FUZZ_INDUCTOR ?= 500
+
+fuzz: $(STAMP)
+	for shard in $$(seq 0 $$(($(FUZZ_SHARDS) - 1))); do \
+	  $(RUN) tests/fuzz/shards.py --programs $(FUZZ_PROGRAMS) --shards $(FUZZ_SHARDS) --shard $$shard $(ARGS) || exit 1; \
+	done
+	$(RUN) tests/fuzz/shards.py --backend inductor --programs $(FUZZ_INDUCTOR) $(ARGS)
+
+# The sweep over torch's own table of operators is a tool beside the repository; where it is not, this does nothing.
+PEER ?= ../shared/peer
+opdb: $(STAMP)
+	if test -f $(PEER)/opinfo_sweep.py; then mkdir -p build; \
+	  $(RUN) $(PEER)/opinfo_sweep.py --impl core_shim --backend eager --out build/opdb.json; fi
+
+test-all: test fuzz opdb soak
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(RUN) -m mypy

@@ -40,7 +40,7 @@ UNARY = (
     "{}.sin()", "torch.tanh({})", "(-{})", "{}.abs()", "{}.relu()", "torch.sigmoid({})", "{}.clone()", "{}.contiguous()",
     "{}.clamp(-1.5, 2.0)", "F.relu({})", "{}.neg().cos()", "torch.square({})", "{}.detach()", "torch.zeros_like({})",
     "{}.masked_fill({} > 1, 0.5)", "{}.view_as({})", "{}.reciprocal()", "torch.nn.functional.gelu({})",
-    "{}.to(torch.float32)", "torch.ones_like({}, dtype=torch.float32)", "{}.requires_grad_(False) if False else {}",
+    "{}.to(torch.float32)", "torch.ones_like({}, dtype=torch.float32)", "({}.requires_grad_(False) if False else {})",
 )  # fmt: skip
 BINARY = (
     "({} + {})", "({} - {})", "({} * {})", "torch.maximum({}, {})", "torch.add({}, {}, alpha=2)", "{}.mul({})",

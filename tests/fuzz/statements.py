@@ -588,7 +588,9 @@ class Statements(Expressions):
                 f"yield {self.expr(inner, item, 1)}",
             ]
         lines = [f"def {name}({parameter}):", *indented(body)]
-        call = f"{name}({self.expr(scope, INT, 1)})"
+        outside = scope.child()
+        outside.in_function = False  # it may stand in a comprehension, where no name is bound
+        call = f"{name}({self.expr(outside, INT, 1)})"
         use = self.rng.randrange(6)
         if use == 0:
             lines += [f"{target} = list({call})"]

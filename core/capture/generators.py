@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -133,8 +134,7 @@ class GeneratorVariable(VariableTracker):
         any more, which tracing can't tell."""
         if not self.started or self.finished:
             return False
-        entry = self.interpreter.decoded.handler_of(self.interpreter.current)
-        return entry is not None and not entry.target.opname.startswith("CALL_INTRINSIC")  # that one every body has
+        return not _lets_exit_pass(self.interpreter, self.interpreter.current)
 
     def not_given_back(self) -> NotGivenBack:
         """The refusal to make a real generator of it."""
@@ -146,6 +146,28 @@ class GeneratorVariable(VariableTracker):
 
     def reconstruct(self, emit: Any) -> None:
         raise self.not_given_back()
+
+
+def _lets_exit_pass(interpreter: Any, at: Any) -> bool:
+    """True when GeneratorExit, raised here, runs no code of the user's: each `except` around names other exceptions."""
+    decoded, code = interpreter.decoded, interpreter.instructions
+    entry = decoded.handler_of(at)
+    if entry is None or entry.target.opname.startswith("CALL_INTRINSIC"):  # that one every body has
+        return True
+    place = decoded.index_of(entry.target)
+    if code[place].opname == "COPY":  # what ends an except
+        return _lets_exit_pass(interpreter, code[place + 2]) if code[place + 2].opname == "RERAISE" else False
+    if code[place].opname != "PUSH_EXC_INFO":
+        return False
+    place += 1
+    while code[place].opname == "LOAD_GLOBAL" and code[place + 1].opname == "CHECK_EXC_MATCH":
+        name = code[place].argval
+        caught = interpreter.globals_dict.get(name, getattr(builtins, str(name), None))
+        jump = code[place + 2]
+        if not isinstance(caught, type) or issubclass(GeneratorExit, caught) or jump.target is None:
+            return False
+        place = decoded.index_of(jump.target)
+    return code[place].opname == "RERAISE" and _lets_exit_pass(interpreter, code[place])
 
 
 def refuse_waiting(generators: list[GeneratorVariable]) -> None:

@@ -140,3 +140,37 @@ def test_fromkeys_takes_its_value_by_keyword_where_python_does():
             return x + 1
 
     check(wrong, X)
+
+
+def left_by_index(items):
+    place = 0
+    try:
+        while True:
+            yield items[place]
+            place += 1
+    except IndexError:
+        return
+
+
+def test_a_generator_left_waiting_where_its_end_runs_nothing_is_captured():
+    def fn(x):
+        return x + next(left_by_index([1, 2])), list(zip(left_by_index([x]), "ab"))
+
+    check(fn, X)
+
+
+def test_a_generator_left_waiting_in_a_finally_runs_as_written():
+    seen = []
+
+    def steps():
+        try:
+            yield 1
+        finally:
+            seen.append("left")
+
+    def fn(x):
+        return x + next(steps())
+
+    core.reset()
+    assert torch.equal(core.compile(fn, backend="eager")(X), X + 1)
+    assert seen == ["left"] and core.stats()["graphs"] == 0

@@ -19,6 +19,8 @@ from ..graph.tree import leaves
 LARGEST_TRIAL_BYTES = 1 << 28
 """Above this many bytes of operands a call isn't tried; it becomes a break."""
 
+FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
 REMEDY = "call it outside the compiled function, or use torch functions"
 
 
@@ -47,7 +49,7 @@ class Trial:
         try:
             with numpy.errstate(all="ignore"):
                 return call()
-        except Exception as error:  # whatever it is, eager decides with the real values
+        except FAILURES as error:  # eager decides with the real values
             raise Unsupported(f"{what} raises {type(error).__name__} on arrays like these", remedy=REMEDY) from None
 
     def shares(self, tree: Any) -> bool:

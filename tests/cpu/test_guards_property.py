@@ -125,15 +125,18 @@ class World:
         self.overlap = False
         self.dtype = torch.float32
         self.requires_grad = False
-        self.columns = 3
+        self.rows = 2
+        self.turned = False
         self.around: dict[str, contextlib.AbstractContextManager] = {}
 
     def args(self) -> tuple:
-        x = torch.arange(2.0 * 3).reshape(2, 3).to(self.dtype)
-        y = torch.ones(2, 3, dtype=self.dtype)
+        x = torch.arange(self.rows * 3.0).reshape(self.rows, 3).to(self.dtype)
+        y = torch.ones(self.rows, 3, dtype=self.dtype)
+        if self.turned:
+            y = torch.ones(3, self.rows, dtype=self.dtype).t()
         if self.overlap:
             memory = torch.arange(9.0, dtype=self.dtype)
-            x, y = memory[:6].view(2, 3), memory[3:].view(2, 3)
+            x, y = memory[:6].view(2, 3), memory[3:].view(2, 3)  # whatever the rows are
         if self.same:
             y = x
         if self.requires_grad and not (self.same or self.overlap):
@@ -174,6 +177,21 @@ def set_on(path, name, value):
 
 def hook(module, inputs, output):
     return output * 2
+
+
+def pre_hook(module, inputs):
+    return (inputs[0] + 2,)
+
+
+def all_hook(module, inputs, output):
+    return output + 3 if type(module) is torch.nn.Linear else None
+
+
+def read_nine(self, name):
+    return 9.0 if name == "own" else object.__getattribute__(self, name)
+
+
+HANDLES = []
 
 
 CHANGES = {
@@ -222,6 +240,14 @@ CHANGES = {
     "a hook added": lambda w: w.net.inner.register_forward_hook(hook),
     "a hook added to the outer module": lambda w: w.net.register_forward_hook(hook),
     "a forward of an instance": lambda w: setattr(w.net.drop, "forward", lambda x: x * 9),
+    "a pre-hook added": lambda w: w.net.inner.register_forward_pre_hook(pre_hook),
+    "a hook of all modules": lambda w: HANDLES.append(torch.nn.modules.module.register_module_forward_hook(all_hook)),
+    "a builtin shadowed by a global": lambda w: w.names.__setitem__("len", lambda value: 12),
+    "requires_grad of a parameter": lambda w: w.net.inner.weight.requires_grad_(False),
+    "a __getattribute__ of a class": lambda w: setattr(w.names["Thing"], "__getattribute__", read_nine),
+    "the shape of the arguments": lambda w: setattr(w, "rows", 4),
+    "the strides of an argument": lambda w: setattr(w, "turned", True),
+    "a tuple in place of a list": lambda w: setattr(w, "numbers", (3.0, 4.0)),
     "the environment": lambda w: os.environ.__setitem__(FLAG, "on"),
     "one tensor for two arguments": lambda w: setattr(w, "same", True),
     "overlapping memory of written inputs": lambda w: setattr(w, "overlap", True),
@@ -239,6 +265,8 @@ def clean_environment():
     yield
     os.environ.pop(FLAG, None)
     sys.modules.pop("guard_property_module", None)
+    while HANDLES:
+        HANDLES.pop().remove()
     torch.set_default_dtype(torch.float32)
 
 
@@ -271,6 +299,8 @@ def test_each_change_misses_and_gives_eagers_result(name):
 @given(st.lists(st.sampled_from(sorted(CHANGES)), min_size=2, max_size=6))
 def test_sequences_of_changes_give_eagers_results(names):
     os.environ.pop(FLAG, None)
+    while HANDLES:
+        HANDLES.pop().remove()
     world = World()
     compiled = core.compile(world.names["program"], backend="eager", recompile_limit=64)
     compare(world, compiled)

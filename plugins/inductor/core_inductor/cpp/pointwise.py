@@ -12,6 +12,7 @@ from ..ir import expr
 from ..sched.kernel import size_of
 from .context import PARALLEL_WORK, KernelPrinter, expr_atom, value_expressions
 from .evaluate import needed, vectorisable
+from .ops import EXPENSIVE
 from .segments import resolve, segments_of
 
 
@@ -36,6 +37,8 @@ class Pointwise:
         outer_hint = expr.hint(self.printer.extent(rows[:-1]))
         threads_inside = len(rows) == 1 or (outer_hint < 16 and inner_hint >= 4096)
         names = {}
+        if self._has_dear_constants():
+            self._print_at(range(1), names)
         if threads_inside:
             self._nest(0, 0, names)
             return
@@ -44,6 +47,12 @@ class Pointwise:
             count *= expr.hint(size_of(rows[shared]))
             shared += 1
         self._nest(0, shared, names)
+
+    def _has_dear_constants(self) -> bool:
+        """Whether something dear depends on no loop (a power of a step count), and the loops run at least once."""
+        if not all(isinstance(size_of(row), int) and size_of(row) > 0 for row in self.kernel.rows):
+            return False
+        return any(self._depths[k] == 0 and self.kernel.values[k].name in EXPENSIVE for k in self._live())
 
     def depths(self) -> list[int]:
         """For each value the number of loops it depends on, counted from the outside."""

@@ -58,7 +58,8 @@ def guard_hooks(tx: Any, source: Any, real: torch.Tensor, name: str) -> None:
     hooks = getattr(real, name, None)
     if hooks:
         raise Unsupported("backward() meets a tensor with hooks", remedy=OUTSIDE)
-    tx.guard(AttrSource(source, name), Is(None) if hooks is None else Length(0))
+    if source is not None:
+        tx.guard(AttrSource(source, name), Is(None) if hooks is None else Length(0))
 
 
 def _is_none(tx: Any, value: VT) -> bool:
@@ -131,9 +132,12 @@ class Backward:
         return inputs
 
     def _guard(self, leaf: TensorVariable) -> None:
-        if leaf.real is not None and leaf.source is not None:
-            for name in LEAF_HOOKS:
-                guard_hooks(self.tx, leaf.source, leaf.real, name)
+        if leaf.real is None:
+            return
+        for name in LEAF_HOOKS:
+            guard_hooks(self.tx, leaf.source, leaf.real, name)
+        if getattr(leaf.real, "grad_dtype", leaf.real.dtype) not in (None, leaf.real.dtype):
+            raise Unsupported("a leaf that takes gradients of another dtype is not traced", remedy=OUTSIDE)
 
     def _raise_as_eager(self, fakes: list[torch.Tensor]) -> None:
         """Nothing requires gradients: autograd says so."""

@@ -147,6 +147,16 @@ def make_reference(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return references[id(target)]
 
 
+@callable_object(torch_compat.set_grad_enabled_function())
+def set_grad_enabled(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """What torch's own managers of grad mode call, called by a manager of the user's."""
+    mode = args[0].realize(tx)
+    if kwargs or not mode.is_constant():
+        raise Unsupported("setting grad mode by this value is not traced", remedy="use torch.set_grad_enabled")
+    tx.builder.set_grad_enabled(bool(mode.as_constant()), line=tx.line)
+    return tx.constant(None)
+
+
 @callable_object(os.fspath)
 def file_path(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """os.fspath(path): text is its own path, other objects are asked."""

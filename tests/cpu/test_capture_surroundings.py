@@ -112,3 +112,41 @@ def test_functions_run_as_written_under_torch_jit_trace():
     traced = torch.jit.trace(call, torch.zeros(3), check_trace=False)
     assert traced(torch.ones(3)).tolist() == [2.0] * 3
     assert core.stats()["graphs"] == before
+
+
+class NoGradOfTheUsers:
+    def __enter__(self):
+        self.before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *raised):
+        torch._C._set_grad_enabled(self.before)
+
+
+def test_grad_mode_set_by_a_manager_of_the_users_is_part_of_the_graph():
+    def fn(x):
+        with NoGradOfTheUsers():
+            y = x.sin()
+        return y, x.cos()
+
+    before = core.stats()["graphs"]
+    call = compiled(fn)
+    for _ in range(2):
+        y, z = call(torch.ones(2, requires_grad=True))
+        assert (y.requires_grad, z.requires_grad, torch.is_grad_enabled()) == (False, True, True)
+    assert core.stats()["graphs"] - before == 1
+
+
+def test_grad_mode_left_off_is_off_after_each_call():
+    def fn(x):
+        torch._C._set_grad_enabled(False)
+        return x + 1
+
+    call = compiled(fn)
+    try:
+        for _ in range(2):
+            torch.set_grad_enabled(True)
+            call(X)
+            assert torch.is_grad_enabled() is False
+    finally:
+        torch.set_grad_enabled(True)

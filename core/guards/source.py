@@ -123,7 +123,8 @@ class LocalSource(RootSource):
     slot: int
 
     def name(self) -> str:
-        return f"L[{self.local!r}]"
+        place = self.local.removeprefix(".stack")  # an argument of a resume function that is no variable of the user's
+        return f"stack[{place}]" if place != self.local and place.isdigit() else f"L[{self.local!r}]"
 
     def access(self, dst: int, src: int) -> Instruction:
         return ("local", dst, self.slot)

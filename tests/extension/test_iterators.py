@@ -91,3 +91,8 @@ def test_a_check_says_what_it_assumes_and_what_is_different():
     assert check.describe("it") == "it has more than 2 items left"
     assert check.explain(iter([1]), "it") == "it had more than 2 items left, now 1"
     assert ItemsLeft(0, more=False).describe("it") == "it has at most 0 items left"
+
+
+def test_a_value_on_the_stack_of_a_resume_function_is_named_as_such():
+    assert LocalSource(".stack1", 1).name() == "stack[1]"
+    assert LocalSource("stack1", 1).name() == "L['stack1']"

@@ -10,6 +10,7 @@ import functools
 import importlib
 import importlib.machinery
 import inspect
+import math
 import sys
 import threading
 import traceback
@@ -421,7 +422,35 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
 
         @staticmethod
         def trunc_to_int(x: Any, dtype: Any) -> Any:
-            return fx.Proxy(graph.call_function(torch.sym_int, (x.node,)), tracer)
+            return written(torch.sym_int, x)
+
+        @staticmethod
+        def floor_to_int(x: Any, dtype: Any) -> Any:
+            return written(math.floor, x)
+
+        @staticmethod
+        def ceil_to_int(x: Any, dtype: Any) -> Any:
+            return written(math.ceil, x)
+
+        @staticmethod
+        def floor(x: Any) -> Any:
+            return written(torch.sym_float, written(math.floor, x))
+
+        @staticmethod
+        def ceil(x: Any) -> Any:
+            return written(torch.sym_float, written(math.ceil, x))
+
+        @staticmethod
+        def round_to_int(x: Any, dtype: Any) -> Any:
+            return written(round, x)
+
+        @staticmethod
+        def round_decimal(x: Any, digits: Any) -> Any:
+            return written(round, x, digits)
+
+    def written(fn: Any, *args: Any) -> Any:
+        given = tuple(arg.node if isinstance(arg, fx.Proxy) else arg for arg in args)
+        return fx.Proxy(graph.call_function(fn, given), tracer)
 
     tracer = fx.proxy.GraphAppendingTracer(graph)
     proxies = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}

@@ -133,9 +133,17 @@ class Describer:
         place = self.memory.setdefault(memory, len(self.memory)) if memory else -1
         yield ("memory", place, value.storage_offset())
         yield (str(value.dtype), tuple(value.shape), value.stride())
-        yield (value.requires_grad, value.is_leaf)
+        leaf = _is_leaf(value)
+        yield (value.requires_grad, leaf)
         yield value.detach().clone()
-        yield self(value.grad, depth) if value.is_leaf else None
+        yield self(value.grad, depth) if leaf is True else None
+
+
+def _is_leaf(value: torch.Tensor) -> bool | str:
+    try:
+        return value.is_leaf
+    except RuntimeError as error:  # a view of several whose base was written to
+        return str(error)
 
 
 def _plain(value: Any) -> Any:
@@ -254,7 +262,7 @@ def _carrying(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
         return
     seen.add(id(value))
     if isinstance(value, torch.Tensor):
-        if value.requires_grad and value.dtype.is_floating_point:
+        if value.requires_grad and value.dtype.is_floating_point and isinstance(_is_leaf(value), bool):
             yield value
     elif isinstance(value, (list, tuple, collections.deque)):
         for item in value:

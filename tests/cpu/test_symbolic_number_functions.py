@@ -1,0 +1,33 @@
+"""Functions of numbers that change from call to call, in graphs for compilers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from compare import same
+
+import core
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_rounding_of_a_float_that_changes(backend):
+    def fn(x, scale):
+        size = math.floor(scale * 2) + 2
+        return x.new_ones(size) + math.ceil(scale) + round(scale) * x.sum() + round(scale, 1) + int(scale)
+
+    compiled = core.compile(fn, backend=backend)
+    for scale in (1.5, 2.25, 3.3, 0.7):
+        assert same(compiled(torch.ones(2), scale), fn(torch.ones(2), scale)), scale
+    assert core.stats()["breaks"] == 0
+
+
+def test_a_relation_without_an_instruction_of_its_own_is_guarded():
+    def fn(x, scale):
+        return x + 1 if int(scale * 2) > 3 else x - 1
+
+    compiled = core.compile(fn, backend="eager")
+    for scale in (2.5, 0.5, 3.5, 0.25, 2.75, -1.5):
+        assert same(compiled(torch.ones(2), scale), fn(torch.ones(2), scale)), scale
+    assert core.stats()["graphs"] <= 4

@@ -66,11 +66,17 @@ def add_node(tx: Any, name: str, args: tuple[Any, ...]) -> list[VT]:
 class Body:
     """A function under a higher-order operator, traced: its region and its result as a tree.
 
-    inputs: makes what the operator itself will pass, in the open region; run: calls the function with that.
+    inputs: makes what the operator itself will pass, in the open region; run: calls the function with that; shares:
+    the result may be a tensor that the function was given.
     """
 
     def __init__(
-        self, tx: Any, name: str, run: Callable[[list[VT]], VT], inputs: Callable[[Region], list[VT]] | None = None
+        self,
+        tx: Any,
+        name: str,
+        run: Callable[[list[VT]], VT],
+        inputs: Callable[[Region], list[VT]] | None = None,
+        shares: bool = False,
     ) -> None:
         self.what = f"the function under {name}"
         moment = VariableTracker().made
@@ -84,7 +90,8 @@ class Body:
             self._refuse_writes(region)
         self.region = region
         refuse_escapes(tx, moment, (region,))
-        self._refuse_shared_memory()
+        if not shares:
+            self._refuse_shared_memory()
 
     def _refuse_writes(self, region: Region) -> None:
         own = {storage_key(value.fake) for value in region.own_inputs if isinstance(value.fake, torch.Tensor)}

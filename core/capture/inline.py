@@ -25,6 +25,7 @@ from . import (  # noqa: F401
     copying,
     custom_ops,
     decoration,
+    flex_attention,
     frames,
     host_calls,
     lazy_modules,
@@ -73,6 +74,10 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
             body = marked_calls.region_body(tx, fn)
             if body is not None:
                 return call_function(tx, body, args, kwargs)
+            original = getattr(fn.fn, "_torchdynamo_orig_callable", None)
+            if isinstance(original, types.FunctionType) and not getattr(fn.fn, "_torchdynamo_disable", False):
+                # what torch.compile made of a function: its own compiler has no place in a graph of ours
+                return call_function(tx, fn.get_attr(tx, "_torchdynamo_orig_callable").realize(tx), args, kwargs)
             refuse_disabled(fn.fn)
             raise Unsupported(
                 f"{fn.fn.__module__}.{fn.fn.__qualname__}() is not traced",

@@ -63,6 +63,7 @@ TORCH_RULES = (
             "torch.backends",
             "torch.utils.checkpoint",
             "torch._functorch.functional_call",
+            "torch.autograd.functional",
             "torch._higher_order_ops.map",
             "torch._higher_order_ops.scan",
             "torch.optim",

@@ -35,6 +35,7 @@ class Region:
         self.own_inputs: tuple[Any, ...] = ()
         self.open_layouts = False  # of its own inputs
         self.transform = False  # run under a transform of torch.func
+        self.elementwise = False  # run for many places at once: an index that is a tensor differs between them
         self._nodes: dict[int, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None
 
@@ -95,6 +96,10 @@ class Region:
         else:
             self.graph.output(self.node_of(outputs))
         return fx.GraphModule(self.root, self.graph, self.name)
+
+    def inside_elementwise(self) -> bool:
+        """True when this region or one around it is run for many places at once."""
+        return self.elementwise or (self.outer is not None and self.outer.inside_elementwise())
 
     def inside_transform(self) -> bool:
         """True when this region or one around it runs under a transform of torch.func."""

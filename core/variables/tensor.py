@@ -332,6 +332,9 @@ class TensorVariable(VariableTracker):
     def get_item(self, tx: Tracer, key: VT) -> VT:
         import operator
 
+        places = None if self.fake.requires_grad else _places(tx, key.realize(tx))
+        if places is not None:
+            return tx.graph_call(torch.ops.aten.index.Tensor, [self, tx.new_list(places)], {})
         return tx.graph_call(operator.getitem, [self, key], {})
 
     def set_item(self, tx: Tracer, key: VT, value: VT) -> None:
@@ -402,6 +405,16 @@ class TakenOver:
             f"{self.name} is used in the graph after its .data was assigned",
             remedy="assign .data outside the compiled function, or use copy_()",
         )
+
+
+def _places(tx: Tracer, key: VT) -> list[VT] | None:
+    """The tensors of one integer that pick an element, in code that runs for many places at once; else None."""
+    parts = [part.realize(tx) for part in key.unpack(tx)] if key.kind == "tuple" else [key]
+    for part in parts:
+        region = part.value.region if isinstance(part, TensorVariable) and not part.fake.ndim else None
+        if region is None or not region.inside_elementwise() or part.fake.dtype is torch.bool:  # type: ignore[attr-defined]
+            return None
+    return parts
 
 
 class TensorMethodVariable(VariableTracker):

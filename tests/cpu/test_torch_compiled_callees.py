@@ -1,0 +1,65 @@
+"""Functions that torch.compile made, called by captured code; the switches that tell how code is run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from observed import BACKENDS, agrees
+
+import core
+
+FACTOR = 2.0
+
+
+def scaled(x):
+    return x.sin() * FACTOR
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+def test_a_function_of_torch_compile_is_traced_as_the_function_it_was_made_of(backend):
+    def build():
+        peer = torch.compile(scaled, backend="eager")
+        return lambda x: peer(x) + 1, (torch.randn(3, requires_grad=True),)
+
+    agrees(build, backend)
+
+
+def test_another_function_in_its_place_is_noticed():
+    peers = [torch.compile(fn, backend="eager") for fn in (scaled, lambda x: x.cos())]
+    compiled = core.compile(lambda peer, x: peer(x), backend="eager", fullgraph=True)
+    x = torch.randn(3)
+    for peer, want in zip([*peers, *peers], [x.sin() * 2, x.cos()] * 2):
+        torch.testing.assert_close(compiled(peer, x), want)
+    assert core.stats()["graphs"] == 2
+
+
+def test_a_disabled_function_breaks_the_graph(backend):
+    def build():
+        disabled = torch._dynamo.disable(scaled)
+        return lambda x: disabled(x * 2) + 1, (torch.randn(3),)
+
+    agrees(build, backend, graphs=2, breaks=1)
+
+
+def test_an_error_under_torch_compile_behind_a_break_is_raised(backend):
+    """torch.cond of unlike branches: the graph breaks, and torch's compiler raises beneath our hook."""
+
+    def build():
+        return lambda x: torch.cond(x.sum() > 0, lambda x: x.sum(), lambda x: x.cos(), (x,)), (torch.randn(3),)
+
+    assert agrees(build, backend, graphs=None, breaks=None)["breaks"] >= 1
+
+
+def test_switches_tell_that_code_is_captured():
+    def fn(x):
+        compiling = torch.compiler.is_compiling(), torch.compiler.is_dynamo_compiling()
+        return x + 1, compiling, (torch.jit.is_scripting(), torch.jit.is_tracing(), torch.compiler.is_exporting())
+
+    result, compiling, other = core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2))
+    assert compiling == (True, True) and other == (False, False, False)
+    assert fn(torch.ones(2))[1] == (False, False)
+    assert core.stats()["graphs"] == 1

@@ -173,7 +173,7 @@ PROGRAMS = {
         3,
         8,
         8,
-        module=lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
+        module=lambda: nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU()),
     ),
 }
 

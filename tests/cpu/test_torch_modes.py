@@ -41,7 +41,7 @@ def test_grad_mode_as_context_as_decorator_and_as_a_call(backend):
     agrees(lambda: (frozen, (leaf(4),)), backend)
 
 
-def test_inference_mode_breaks_the_graph(backend):
+def test_inference_mode_is_part_of_the_graph(backend):
     def inside(x):
         with torch.inference_mode():
             y = x * 2
@@ -52,7 +52,7 @@ def test_inference_mode_breaks_the_graph(backend):
         return x * 2
 
     for fn in (inside, decorated, lambda x: (decorated(x), x + 1)):
-        assert agrees(lambda fn=fn: (fn, (torch.randn(4),)), backend, graphs=None, breaks=None)["breaks"] >= 1
+        agrees(lambda fn=fn: (fn, (torch.randn(4),)), backend)
 
 
 def test_autocast_as_context_and_as_decorator(backend):

@@ -394,7 +394,8 @@ class DictVariable(ContainerVariable):
         from_end = True
         if last is not None:
             from_end = tx.truth(last.realize(tx))
-        key, value = (list(self._table.values()))[-1 if from_end else 0]
+        entries = self._table.values()
+        key, value = next(reversed(entries) if from_end else iter(entries))
         self.delete(tx, key)
         return tx.new_tuple([key, value])
 

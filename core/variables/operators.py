@@ -273,6 +273,10 @@ def _try(tx: Tracer, tracker: VT, name: str, other: VT) -> VT | None:
             equal = _try(tx, tracker, "__eq__", other)
             return None if equal is None else tx.constant(not tx.truth(equal))
         return None  # object's own: NotImplemented for everything but identity, which the caller asks for
+    if tracker.kind == "builtin" and name in ("__or__", "__ror__") and isinstance(tracker.as_constant(), type):
+        if other.kind not in ("constant", "list", "tuple", "dict", "set", "function", "tensor", "symbolic"):
+            raise other.refuse("`|` with a class")  # of typing's own objects it makes a type expression
+        return None
     method = tracker.lookup_special(tx, name)
     if method is None:
         return None

@@ -23,6 +23,7 @@ from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
 from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, overlaps, storage_key
+from .gradients import needs_gradients
 from .inference_mode import ENTER_INFERENCE, EXIT_INFERENCE, InferenceRegion, outside_inference
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .recorder import AtenRecord, new_recorder
@@ -654,27 +655,12 @@ class GraphBuilder:
             record=record,
             fake_mode=mode,
             shape_env=self._shape_env,
-            needs_grad=self._needs_grad(fakes),
+            needs_grad=needs_gradients(self._inputs, fakes, record),
             mutated=self._mutated(),
             lines=self._lines,
             ops=self.ops,
             fixed_offsets=fixed_offsets(record) if record is not None else (),
             spent=spent,
-        )
-
-    def _needs_grad(self, outputs: tuple[Any, ...]) -> bool:
-        own = {id(item.fake) for item in self._inputs}
-        storages = {storage_key(item.fake) for item in self._inputs if item.is_tensor}
-        for fake in outputs:
-            if not isinstance(fake, torch.Tensor) or id(fake) in own or not fake.requires_grad:
-                continue
-            # a view that no_grad code took has no history; of an input, it is taken again outside the graph
-            if not has_storage(fake) or storage_key(fake) not in storages:
-                return True
-            if self._record is None or self._record.no_backward is not None or fake.grad_fn is not None:
-                return True
-        return self._record is not None and any(
-            facts is not None and facts.edge_moved() and facts.fake.requires_grad for facts in self._record.facts
         )
 
     def _mutated(self) -> frozenset[int]:

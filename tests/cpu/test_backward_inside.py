@@ -168,7 +168,7 @@ PROGRAMS = {
         module=lambda: nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)),
     ),
     "through batch normalisation": of_module(
-        lambda m, x: m(x).pow(2).sum().backward(),
+        lambda m, x: m(x).pow(2).mean().backward(),
         4,
         3,
         8,

@@ -28,12 +28,13 @@ def inference_mode_guard() -> type:
 
 def symbolic_math() -> dict[Any, Any]:
     """Functions of the math module that are defined for all numbers from 0 on -> torch's for symbolic numbers."""
-    return {math.sqrt: torch._sym_sqrt, math.cos: torch._sym_cos, math.sin: torch._sym_sin}
+    names = ("sqrt", "cos", "sin")
+    return {getattr(math, name): getattr(torch, f"_sym_{name}") for name in names}
 
 
 def kept_out_wrapper() -> types.CodeType:
     """The code of what keeps torch.compile out of a function of torch."""
-    return torch._disable_dynamo(kept_out_wrapper).__code__
+    return torch._compile._disable_dynamo(kept_out_wrapper).__code__
 
 
 def optimizer_step_wrapper() -> types.CodeType:

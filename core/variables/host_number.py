@@ -49,7 +49,7 @@ class HostNumberVariable(VariableTracker):
     @classmethod
     def read(cls, tx: Tracer, tensor: VT) -> VT:
         """tensor.item() of a tensor of one floating point number."""
-        fake = tensor.value.fake  # type: ignore[attr-defined]
+        fake = tensor.value.fake
         if fake.numel() != 1 or not fake.is_floating_point():
             raise Unsupported("reading the value of this tensor is not traced", remedy=REMEDY)
         if fake.requires_grad:
@@ -57,7 +57,7 @@ class HostNumberVariable(VariableTracker):
         if fake.ndim:
             tensor = tx.graph_method("reshape", [tensor, tx.new_tuple([])], {})
         double = tx.graph_method("to", [tensor, tx.constant(torch.float64)], {"copy": tx.constant(True)})
-        return cls(double.value)  # type: ignore[attr-defined]
+        return cls(double.value)
 
     def python_type(self) -> type:
         return float
@@ -75,7 +75,7 @@ class HostNumberVariable(VariableTracker):
 
     def beside(self, tx: Tracer, tensor: VT) -> VT:
         """The number as a tensor that gives an operation with `tensor` the dtype that a Python float would."""
-        fake = tensor.value.fake  # type: ignore[attr-defined]
+        fake = tensor.value.fake
         if fake.ndim and fake.is_floating_point():
             return self.tensor(tx)  # one of no dimensions doesn't count among floating point numbers
         return self.tensor(tx, torch.result_type(fake, 1.0))
@@ -98,7 +98,7 @@ def binary(tx: Tracer, op: Any, left: VT, right: VT) -> VT:
     if op not in ARITHMETIC and op not in IN_PLACE or not _is_number(other):
         raise Unsupported(f"{op.__name__} of a number read from a tensor is not traced", remedy=REMEDY)
     operands = [side.tensor(tx) if isinstance(side, HostNumberVariable) else side for side in (left, right)]
-    return HostNumberVariable(tx.graph_call(IN_PLACE.get(op, op), operands, {}).value)  # type: ignore[attr-defined]
+    return HostNumberVariable(tx.graph_call(IN_PLACE.get(op, op), operands, {}).value)
 
 
 def _is_number(value: VT) -> bool:
@@ -111,7 +111,7 @@ def unary(tx: Tracer, op: Any, number: VT) -> VT:
     """op(number) of a HostNumberVariable."""
     if op not in (operator.neg, operator.pos, abs, operator.abs):
         raise Unsupported(f"{op.__name__} of a number read from a tensor is not traced", remedy=REMEDY)
-    return HostNumberVariable(tx.graph_call(op, [number.tensor(tx)], {}).value)  # type: ignore[attr-defined]
+    return HostNumberVariable(tx.graph_call(op, [number.tensor(tx)], {}).value)
 
 
 def call_with_numbers(tx: Tracer, target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:

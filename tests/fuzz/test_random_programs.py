@@ -17,7 +17,7 @@ import programs
 import shards
 import torch
 
-PROGRAMS = int(os.environ.get("CORE_FUZZ_PROGRAMS", "16"))
+PROGRAMS = int(os.environ.get("CORE_FUZZ_PROGRAMS", "12"))
 FIRST = int(os.environ.get("CORE_FUZZ_SEED", "0"))
 SHARD, SHARDS = int(os.environ.get("CORE_FUZZ_SHARD", "0")), int(os.environ.get("CORE_FUZZ_SHARDS", "1"))
 BACKEND = os.environ.get("CORE_FUZZ_BACKEND", "eager")

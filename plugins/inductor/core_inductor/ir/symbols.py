@@ -48,8 +48,9 @@ class SymbolTable:
             name = str(e)
             self.names[name] = e
             return expr.size_var(name, _hint_of(e, node))
-        if e.is_Function and any(not a.is_integer for a in e.args):
-            # an integer made of a real number (int(x)): known where it is computed, a size like others from there on
+        if _is_function(e) and (any(not a.is_integer for a in e.args) or _may_be_negative(e, node)):
+            # an integer made of a real number (int(x)), or by a function for which index expressions take sizes only:
+            # known where it is computed, a size like others from there on
             name = f"whole{len(self.names)}"
             self.names[name] = e
             return expr.size_var(name, 64)
@@ -77,11 +78,16 @@ class SymbolTable:
 
 def _hint_of(symbol: Any, node: Any) -> int:
     environment = node.shape_env
-    for table in ("backed_var_to_val", "var_to_val"):
-        value = getattr(environment, table, {}).get(symbol)
-        if value is not None:
-            return int(value)
-    return 64
+    table = "backed_var_to_val" if hasattr(environment, "backed_var_to_val") else "var_to_val"  # 2.13 and 2.11
+    value = getattr(environment, table).get(symbol)
+    return 64 if value is None else int(value)
+
+
+def may_be_zero(size: Index) -> bool:
+    """Whether a size is 0, or holds a symbol of torch's that has no value while compiling and may turn out to be it."""
+    if isinstance(size, int):
+        return size == 0
+    return any(isinstance(atom, expr.SizeVar) and atom.name.startswith("u") for atom in expr.atoms_of(size))
 
 
 def lone_size(size: Index) -> expr.SizeVar | None:
@@ -91,3 +97,13 @@ def lone_size(size: Index) -> expr.SizeVar | None:
         if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], expr.SizeVar):
             return monomial[0]
     return None
+
+
+def _is_function(e: Any) -> bool:
+    return bool(e.is_Function) or type(e).__name__ in ("Max", "Min", "Abs")
+
+
+def _may_be_negative(e: Any, node: Any) -> bool:
+    """True when a symbol of `e` stands for a number that is no size."""
+    ranges = node.shape_env.var_to_range
+    return any(symbol not in ranges or ranges[symbol].lower < 0 for symbol in e.free_symbols)

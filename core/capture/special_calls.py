@@ -198,11 +198,6 @@ def catch_warnings(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 REFERABLE = ("tensor", "user_object", "module", "function")
 
 
-@callable_object(torch.nn.Parameter, torch.nn.Buffer)
-def make_parameter(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    raise Unsupported("making a parameter is not traced", remedy="make parameters in the module's __init__")
-
-
 @function(inspect.signature)
 def signature(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """The signature of a function that exists outside the traced code; its identity is guarded."""

@@ -152,6 +152,11 @@ class ExceptionVariable(UserObjectVariable):
                 emit.load(link)
                 emit.swap(2)
                 emit.store_attr(name)
+        if self.suppress_context != (self.cause is not None):  # `raise ... from None` leaves no link
+            emit.copy_top()
+            emit.load_const(self.suppress_context)
+            emit.swap(2)
+            emit.store_attr("__suppress_context__")
 
 
 class WithTracebackVariable(VariableTracker):

@@ -154,3 +154,21 @@ def test_deleting_an_unset_variable_that_a_closure_shares():
         return fn(x)[:2]
 
     agree(names, X)
+
+
+def test_an_exception_from_none_still_hides_its_context_when_it_comes_back():
+    def given(x):
+        try:
+            raise Problem from None
+        except Problem as error:
+            return x + 1, error
+
+    def left(x):
+        try:
+            raise Problem from None
+        except Problem:
+            x.missing  # noqa: B018
+
+    compiled = core.compile(given, backend="eager")
+    assert chain(compiled(X)[1]) == chain(given(X)[1]) == [(Problem, True)]
+    assert chain(raised(core.compile(left, backend="eager"), X)) == chain(raised(left, X))

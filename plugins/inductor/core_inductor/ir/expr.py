@@ -527,10 +527,10 @@ def linear(index: Sequence[Index], strides: Sequence[Index]) -> Index:
 
 
 def delinearize(position: Index, sizes: Sequence[Index]) -> tuple[Index, ...]:
-    """The multi-index, in row-major order, of a position in range(product(sizes))."""
+    """The multi-index, in row-major order, of a position in range(product(sizes)); of no position where one is 0."""
     result: list[Index] = []
     for size in reversed(sizes):
-        if size == 1:
+        if size in (0, 1):
             result.append(0)
             continue
         result.append(mod(position, size))

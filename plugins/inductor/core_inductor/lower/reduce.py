@@ -16,6 +16,7 @@ from ..ir.body import BodyBuilder
 from ..ir.dtypes import FLOATING, compute_type
 from ..ir.expr import Index
 from ..ir.nodes import View, loop_vars
+from ..ir.symbols import may_be_zero
 from .pointwise import operand
 from .promotion import dtype_name
 from .registry import lowers
@@ -130,6 +131,8 @@ def prod(lowering: Any, node: fx.Node, x: View, dim: Any = None, keepdim: bool =
 
 def _extreme(kind: str) -> Any:
     def lower(lowering: Any, node: fx.Node, x: View, dim: Any = None, keepdim: bool = False) -> Any:
+        if may_be_zero(count_of(x, reduced_dims(x, dim))):
+            return NotImplemented  # ATen raises what eager raises for an extreme of nothing
         compute = "uint8" if x.dtype == "bool" else compute_type(x.dtype)
         return fold(lowering, node, x, reduced_dims(x, dim), kind, x.dtype, keepdim=keepdim, compute=compute)
 
@@ -141,7 +144,9 @@ lowers("amin", "min")(_extreme("amin"))
 
 
 def _extreme_and_position(kind: str) -> Any:
-    def lower(lowering: Any, node: fx.Node, x: View, dim: int, keepdim: bool = False) -> tuple[View, View]:
+    def lower(lowering: Any, node: fx.Node, x: View, dim: int, keepdim: bool = False) -> Any:
+        if may_be_zero(count_of(x, [dim])):
+            return NotImplemented
         compute = "uint8" if x.dtype == "bool" else compute_type(x.dtype)
         values = fold(lowering, node, x, [dim], kind, x.dtype, keepdim=keepdim, compute=compute)
         positions = fold(lowering, node, x, [dim], f"arg{kind[1:]}", "int64", keepdim=keepdim, compute=compute)
@@ -157,7 +162,7 @@ lowers("min.dim")(_extreme_and_position("amin"))
 def _position(kind: str) -> Any:
     def lower(lowering: Any, node: fx.Node, x: View, dim: Any = None, keepdim: bool = False) -> Any:
         compute = "uint8" if x.dtype == "bool" else compute_type(x.dtype)
-        if dim is None and keepdim:
+        if (dim is None and keepdim) or may_be_zero(count_of(x, reduced_dims(x, dim))):
             return NotImplemented
         return fold(lowering, node, x, reduced_dims(x, dim), kind, "int64", keepdim=keepdim, compute=compute)
 

@@ -198,10 +198,18 @@ def _real_like(leaf: Any, made: dict[int, torch.Tensor]) -> Any:
         return leaf
     if id(leaf) not in made:
         memory = torch.zeros(extent(leaf), dtype=leaf.dtype, device=leaf.device)
-        size = tuple(hint(size) for size in leaf.shape)
+        size = tuple(_settled(size) for size in leaf.shape)  # the words of the error name it
         real = memory.as_strided(size, tuple(hint(stride) for stride in leaf.stride()))
         made[id(leaf)] = real
     return made[id(leaf)]
+
+
+def _settled(size: Any) -> int:
+    """The number of a size, which is guarded; a guess where only a run can tell."""
+    try:
+        return int(size)
+    except torch_compat.data_dependent_errors():
+        return hint(size)
 
 
 class _OwnThread(logging.Filter):

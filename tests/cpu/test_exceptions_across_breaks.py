@@ -172,3 +172,15 @@ def test_an_exception_from_none_still_hides_its_context_when_it_comes_back():
     compiled = core.compile(given, backend="eager")
     assert chain(compiled(X)[1]) == chain(given(X)[1]) == [(Problem, True)]
     assert chain(raised(core.compile(left, backend="eager"), X)) == chain(raised(left, X))
+
+
+def test_words_about_sizes_are_those_of_the_sizes_of_the_call():
+    def fn(x):
+        try:
+            return x + torch.ones(3, 4)
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = core.compile(fn, backend="eager")
+    for rows in (2, 4, 5, 6, 4):
+        assert compiled(torch.ones(rows, 4)) == fn(torch.ones(rows, 4))

@@ -75,7 +75,8 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
             if body is not None:
                 return call_function(tx, body, args, kwargs)
             original = getattr(fn.fn, "_torchdynamo_orig_callable", None)
-            if isinstance(original, types.FunctionType) and not getattr(fn.fn, "_torchdynamo_disable", False):
+            disabled = getattr(fn.fn, "_torchdynamo_disable", False) and not policy.marked_by_peer(fn.fn)
+            if isinstance(original, types.FunctionType) and not disabled:
                 # what torch.compile made of a function: its own compiler has no place in a graph of ours
                 return call_function(tx, fn.get_attr(tx, "_torchdynamo_orig_callable").realize(tx), args, kwargs)
             refuse_disabled(fn.fn)

@@ -158,6 +158,12 @@ def disabled_reason(fn: types.FunctionType) -> str | None:
     return None
 
 
+def marked_by_peer(fn: types.FunctionType) -> bool:
+    """True for a part of torch's optimizers that torch's own compiler, once used, keeps out of its graphs."""
+    reason = str(fn.__dict__.get("_torchdynamo_disable_msg"))
+    return fn.__module__.startswith("torch.optim.") and reason.startswith("optimizer <class 'torch.optim.")
+
+
 def keeps_out_only_itself(fn: types.FunctionType) -> bool:
     """True for a disabled function whose callees may be captured (recursive=False)."""
     marks = fn.__dict__

@@ -235,12 +235,6 @@ def test_autocast_left_open_is_closed_in_the_graph_too():
     assert not torch.is_autocast_enabled("cpu")
 
 
-def test_inference_mode_inside_is_unsupported():
-    builder, _ = builder_with(torch.randn(3))
-    with pytest.raises(Unsupported):
-        builder.set_inference_mode(True)
-
-
 def test_capture_draws_nothing_from_the_generator():
     before = torch.get_rng_state()
     builder, (a,) = builder_with(torch.zeros(3))

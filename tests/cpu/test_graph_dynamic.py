@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from core.errors import ConstraintViolated, Unsupported
+from core.errors import ConstraintViolated
 from core.graph.builder import GraphBuilder
 from core.graph.finish import functional_graph
 from core.graph.joint import joint_graph

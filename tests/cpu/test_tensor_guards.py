@@ -21,6 +21,7 @@ from core.guards import (
 )
 from core.guards.failure import describe_failure
 from core.guards.tree import build_program
+from core.torch_compat import calibration
 
 X = LocalSource("x", 0)
 
@@ -50,7 +51,7 @@ class Wrapper(torch.Tensor):
 def tier(request):
     """Reads tensors by offsets (A) or through torch's exported functions (B)."""
     torch_compat.calibrate_tensor_guards()
-    samples = [(tensor, torch_compat.dispatch_key_bits(tensor)) for tensor in torch_compat._sample_tensors()]
+    samples = [(tensor, torch_compat.dispatch_key_bits(tensor)) for tensor in calibration._sample_tensors()]
     got = _C.tensor_abi.calibrate(torch, samples, torch._C._dispatch_keys, request.param)
     yield got
     _C.tensor_abi.calibrate(torch, samples, torch._C._dispatch_keys)

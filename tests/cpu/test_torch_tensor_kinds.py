@@ -64,6 +64,8 @@ TRACED = {
         (leaf(3, 3),),
     ),
     "data": lambda: (lambda x: (x.data.add_(1), x.data * 2 + x)[1], (leaf(3),)),
+    "NumPy and back": lambda: (lambda x: torch.from_numpy(np.sin(x.numpy() * 2)) + x, (torch.randn(4),)),
+    "a NumPy array": lambda: (lambda x, a: x + torch.from_numpy(a) + a.shape[0], (torch.randn(4), np.arange(4))),
     "a parameter made inside": lambda: (lambda x: torch.nn.Parameter(x * 2) + 1, (torch.randn(3),)),
 }
 
@@ -120,9 +122,7 @@ BREAKING = {
     ),
     "a meta input": lambda: (lambda x: x * 2 + torch.ones(3, device="meta"), (torch.randn(3, device="meta"),)),
     "data assigned": lambda: (retyped, (leaf(3),)),
-    "NumPy and back": lambda: (lambda x: torch.from_numpy(np.sin(x.numpy() * 2)) + x, (torch.randn(4),)),
     "a NumPy function of a tensor": lambda: (lambda x: torch.as_tensor(np.sin(x)), (torch.randn(4),)),
-    "a NumPy array": lambda: (lambda x, a: x + torch.from_numpy(a) + a.shape[0], (torch.randn(4), np.arange(4))),
     "a NumPy scalar": lambda: (lambda x, s: x * s, (torch.randn(4), np.float32(2.5))),
     "a NumPy integer as index": lambda: (lambda x, i: x[i] + 1, (torch.randn(4), np.int64(2))),
     "a function of NumPy on constants": lambda: (lambda x: x * float(np.sqrt(2.0)), (torch.randn(4),)),

@@ -74,3 +74,24 @@ def test_their_hook_comes_and_goes_while_ours_stays():
     assert torch.equal(first, second) and torch.equal(first, torch.full((4,), 4.0)) and backend.graphs == 1
     assert callback.names.count("add_one") == 1 and not _C.hook_installed()
     torch._dynamo.reset()
+
+
+def test_a_training_step_is_one_graph_after_torch_compile_has_marked_the_optimizers():
+    torch.compile(add_one, backend="eager")(torch.ones(2))
+    net = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    assert "not supported" in torch.optim.SGD._init_group._torchdynamo_disable_msg
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    core.reset()
+    compiled, x = core.compile(step, backend="eager"), torch.ones(4, 3)
+    losses = [compiled(x).item() for _ in range(3)]
+    assert losses == sorted(losses, reverse=True) and losses[0] > losses[2]
+    assert core.stats()["breaks"] == 0
+    torch._dynamo.reset()

@@ -181,10 +181,11 @@ class Label:
         return hash(self.text)
 
 
-def test_keys_with_an_equality_of_their_own_are_left_to_python():
-    label = Label("a")
-    with pytest.raises(Unsupported):
-        Traced("v = table[k]", {"table": {label: 1}}, {"k": label})
+def test_keys_are_found_by_the_equality_of_their_own():
+    traced = Traced(
+        "v = table[k], table.get(other)", {"table": {Label("a"): 1}}, {"k": Label("a"), "other": Label("b")}
+    )
+    traced.check()
 
 
 class Plain:

@@ -136,6 +136,9 @@ class World:
         self.known = {}
         self.keep = []
 
+    def is_unreal(self, value):
+        return False
+
     def wrap(self, value, source, constant_=False, **kw):
         if isinstance(value, VariableTracker):
             return value

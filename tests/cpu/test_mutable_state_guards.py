@@ -343,8 +343,13 @@ def test_nested_fn_defaults_global():
 
 @notices_each
 def test_a_module_with_getattr():
+    def missing(name):
+        if name.startswith("__"):  # who looks through sys.modules asks for these
+            raise AttributeError(name)
+        return 5
+
     m = types.ModuleType("lazy_mod_x")
-    m.__getattr__ = lambda n: 5
+    m.__getattr__ = missing
     sys.modules["lazy_mod_x"] = m
 
     def fn(x):

@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "extension"))
 
 from replacing import copying, grown, hooked  # noqa: E402
 
+import core  # noqa: E402
 from core import _C  # noqa: E402
 
 

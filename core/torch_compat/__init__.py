@@ -81,7 +81,8 @@ def fake_of(mode: Any, example: torch.Tensor, source: Any, symbolic_context: Any
     A source of ours is passed even where no symbol needs a name: without one, torch imports its own kinds. No trace:
     torch would look up a traceback for each tensor and hand it to a log.
     """
-    with without_peer_package():
+    fresh = contextlib.nullcontext() if symbolic_context is None else mode.shape_env.ignore_fresh_unbacked_symbols()
+    with without_peer_package(), fresh:  # 2.11 asks of a view's base where the symbols of the view are
         return mode.from_tensor(
             example,
             static_shapes=symbolic_context is None,

@@ -100,9 +100,14 @@ PROGRAMS = {
 }
 
 
+# Up to torch 2.11 its jacrev keeps the places of several results in tensors and reads them: no fake tensor tells them.
+READS_VALUES = ("jacrev of a tree at two arguments",) if torch.__version__ < "2.12" else ()
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_transform(name, backend):
-    agrees(PROGRAMS[name], backend)
+    broken = name in READS_VALUES
+    agrees(PROGRAMS[name], backend, graphs=0 if broken else 1, breaks=1 if broken else 0)
 
 
 def test_vjp_and_its_function(backend):

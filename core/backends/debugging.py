@@ -6,13 +6,22 @@ They compile nothing, so a difference between `eager` and plain Python is captur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..plugin import Artifact, Backend, Capabilities, CompileContext, hookimpl
+from ..plugin import Artifact, Backend, Capabilities, CompileContext, Option, hookimpl
+
+TUNINGS = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
-class EagerBackend(Backend):
+class DebuggingBackend(Backend):
+    """Takes the modes of torch.compile, so that a program runs with it unchanged; there is nothing to tune."""
+
+    def options(self) -> Mapping[str, Option]:
+        return {"mode": Option(str, "default", TUNINGS, help="compile's mode; it changes nothing here")}
+
+
+class EagerBackend(DebuggingBackend):
     """Runs the torch-level graph as captured; autograd works on it as on any torch code."""
 
     name = "eager"
@@ -23,7 +32,7 @@ class EagerBackend(Backend):
         return _as_written(graph)
 
 
-class AotEagerBackend(Backend):
+class AotEagerBackend(DebuggingBackend):
     """Runs the functional ATen graph through torch's own kernels; core's wrapper does everything around it."""
 
     name = "aot_eager"

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 import core
+import core.errors
 
 BACKENDS = ("eager", "aot_eager")
 

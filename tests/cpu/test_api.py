@@ -234,10 +234,6 @@ def test_a_mode_reaches_the_backend_as_an_option():
 
 
 def test_a_backend_that_knows_no_modes_says_so():
-    with pytest.raises(core.InvalidOption, match="backend eager .* does not know modes"):
-        core.compile(scaled, backend="eager", mode="reduce-overhead")
-    core.compile(scaled, backend="eager", mode="default")
-
     def plain(gm, inputs):
         return gm
 
@@ -246,10 +242,19 @@ def test_a_backend_that_knows_no_modes_says_so():
         return gm
 
     given = []
-    with pytest.raises(core.InvalidOption, match="does not know modes"):
+    with pytest.raises(core.InvalidOption, match="backend .* does not know modes"):
         core.compile(scaled, backend=plain, mode="max-autotune")
+    core.compile(scaled, backend=plain, mode="default")
     core.compile(lambda x: x + 1, backend=with_mode, mode="max-autotune")(X)
     assert given == ["max-autotune"]
+
+
+def test_debugging_backends_take_the_modes_and_tune_nothing():
+    for backend in ("eager", "aot_eager"):
+        compiled = core.compile(lambda x: x + 1, backend=backend, mode="reduce-overhead", fullgraph=True)
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    with pytest.raises(core.InvalidOption, match="fastest"):
+        core.compile(lambda x: x, backend="eager", mode="fastest")
 
 
 # -- guard filters and audits ----------------------------------------------------------------------------------------

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from observed import BACKENDS, agrees
@@ -45,13 +49,29 @@ def test_a_disabled_function_breaks_the_graph(backend):
     agrees(build, backend, graphs=2, breaks=1)
 
 
-def test_an_error_under_torch_compile_behind_a_break_is_raised(backend):
-    """torch.cond of unlike branches: the graph breaks, and torch's compiler raises beneath our hook."""
+UNLIKE_BRANCHES = """
+import sys
+sys.path.insert(0, {folder!r})
+import torch
+from observed import agrees
 
-    def build():
-        return lambda x: torch.cond(x.sum() > 0, lambda x: x.sum(), lambda x: x.cos(), (x,)), (torch.randn(3),)
+def build():
+    return lambda x: torch.cond(x.sum() > 0, lambda x: x.sum(), lambda x: x.cos(), (x,)), (torch.randn(3),)
 
-    assert agrees(build, backend, graphs=None, breaks=None)["breaks"] >= 1
+assert agrees(build, {backend!r}, graphs=None, breaks=None)["breaks"] >= 1
+print("fine")
+"""
+
+
+def test_an_error_under_torch_compile_behind_a_break_is_raised(backend, tmp_path):
+    """torch.cond of unlike branches: the graph breaks, and torch's compiler raises beneath our hook.
+
+    In a process of its own, for torch's compiler leaves its evaluator behind after the error.
+    """
+    program = tmp_path / "unlike_branches.py"
+    program.write_text(UNLIKE_BRANCHES.format(folder=str(Path(__file__).parent), backend=backend))
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and done.stdout.strip() == "fine", done.stderr[-3000:]
 
 
 def test_switches_tell_that_code_is_captured():

@@ -1,7 +1,10 @@
 """What build_resume promises beyond running on. Plain functions: every supported Python runs them."""
 
+import os
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 from core.bytecode.decode import decode
 from core.bytecode.liveness import liveness
@@ -89,6 +92,17 @@ def test_lines_and_columns_are_the_originals():
 
 
 def test_stack_values_are_not_kept_alive_by_the_arguments():
+    """In a process of its own: under another evaluator of frames, which a test before may leave, callers keep them."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+        "import test_bytecode_resume; test_bytecode_resume.stack_values_are_dropped(); print('fine')"
+    )
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=paths)
+    assert done.returncode == 0 and done.stdout.strip() == "fine", done.stderr[-2000:]
+
+
+def stack_values_are_dropped():
     import weakref
 
     class Thing:

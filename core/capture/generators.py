@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import Unsupported
-from ..variables.base import ObservedException, VariableTracker
+from ..variables.base import BuiltinMethodVariable, ObservedException, VariableTracker
 from ..variables.exception import ExceptionVariable
 from .side_effects import NotGivenBack
 
@@ -107,11 +107,11 @@ class GeneratorVariable(VariableTracker):
 
     def get_attr(self, tx: Any, name: str) -> VT:
         if name in METHODS:
-            return GeneratorMethodVariable(self, name)
+            return BuiltinMethodVariable(self, name)
         raise self.refuse(f"reading attribute {name!r}")
 
     def lookup_special(self, tx: Any, name: str) -> VT | None:
-        return GeneratorMethodVariable(self, name) if name in METHODS else None
+        return BuiltinMethodVariable(self, name) if name in METHODS else None
 
     def call_method(self, tx: Any, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if name == "__iter__":
@@ -180,23 +180,3 @@ def refuse_waiting(generators: list[GeneratorVariable]) -> None:
 
 
 METHODS = frozenset(("send", "throw", "close", "__next__", "__iter__"))
-
-
-class GeneratorMethodVariable(VariableTracker):
-    """A method of a generator, looked up but not yet called."""
-
-    kind = "method"
-
-    def __init__(self, generator: GeneratorVariable, name: str) -> None:
-        super().__init__(None)
-        self.generator = generator
-        self.name = name
-
-    def python_type(self) -> type:
-        return types.BuiltinMethodType
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def call(self, tx: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return self.generator.call_method(tx, self.name, args, kwargs)

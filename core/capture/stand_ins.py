@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import Unsupported
-from ..variables.base import VariableTracker
+from ..variables.base import BuiltinMethodVariable, VariableTracker
 from ..variables.function import FunctionVariable, MethodVariable, NestedFunctionVariable
 from ..variables.object import UserObjectVariable
 
@@ -177,31 +177,23 @@ class DescriptorVariable(UserObjectVariable):
         emit.load_const(self.value)
 
 
-class _PropertyMethod(VariableTracker):
+class _PropertyMethod(BuiltinMethodVariable):
     """`property.setter` and its kin; `descriptor.__get__`."""
 
-    kind = "method"
-
-    def __init__(self, owner: DescriptorVariable, name: str) -> None:
-        super().__init__(None)
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return types.BuiltinMethodType
-
-    def truth(self, tx: Any) -> bool:
-        return True
+    receiver: DescriptorVariable
 
     def call(self, tx: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        real = self.owner.value
+        owner, real = self.receiver, self.receiver.value
         if self.name == "__get__":
             receiver = args[0].realize(tx)
             if receiver.is_constant() and receiver.as_constant() is None and isinstance(real, property):
-                return self.owner
+                return owner
             if isinstance(receiver, UserObjectVariable):
                 return receiver.bind_descriptor(tx, "__get__", real, None)
-            raise self.owner.refuse("a call of __get__")
+            raise owner.refuse("a call of __get__")
         parts = [real.fget, real.fset, real.fdel]
         parts[("getter", "setter", "deleter").index(self.name)] = stand_in(tx, args[0])
         return descriptor(tx, property, [tx.wrap(part, None, constant=True) for part in parts])
+
+    def reconstruct(self, emit: Any) -> None:
+        VariableTracker.reconstruct(self, emit)  # a stand-in does not leave the traced code

@@ -19,7 +19,7 @@ from ..guards.checks import Equals, Is, TypeIs
 from ..guards.source import AttrSource, CallSource
 from . import array_functions
 from .array_proof import REMEDY, Trial
-from .base import ObservedException, VariableTracker
+from .base import BuiltinMethodVariable, ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .container import SequenceCursor, as_index
 from .python_module import OpaqueVariable
@@ -88,7 +88,7 @@ class ArrayVariable(VariableTracker):
         if not hasattr(self.python_type(), name):
             tx.raise_exception(AttributeError, f"'{self._class_name()}' object has no attribute '{name}'")
         if callable(getattr(self.python_type(), name)):
-            return ArrayMethodVariable(self, name)
+            return BuiltinMethodVariable(self, name)
         raise self.refuse(f"reading attribute {name!r}", REMEDY)
 
     def _class_name(self) -> str:
@@ -98,7 +98,7 @@ class ArrayVariable(VariableTracker):
     def lookup_special(self, tx: Tracer, name: str) -> VT | None:
         if self.scalar and name.startswith("__i") and name in array_functions.IN_PLACE:
             return None
-        return ArrayMethodVariable(self, name) if hasattr(self.python_type(), name) else None
+        return BuiltinMethodVariable(self, name) if hasattr(self.python_type(), name) else None
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -153,30 +153,6 @@ class DtypeVariable(ConstantVariable):
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:
         return tx.constant(self.value == other.as_constant()) if other.is_constant() else None
-
-
-class ArrayMethodVariable(VariableTracker):
-    """A method of an array, looked up but not yet called."""
-
-    kind = "method"
-
-    def __init__(self, array: ArrayVariable, name: str) -> None:
-        super().__init__(None)
-        self.array = array
-        self.name = name
-
-    def python_type(self) -> type:
-        return type([].append)
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return self.array.call_method(tx, self.name, args, kwargs)
-
-    def reconstruct(self, emit: Emitter) -> None:
-        emit.load(self.array)
-        emit.load_attr(self.name)
 
 
 class ArrayFunctionVariable(VariableTracker):

@@ -345,6 +345,26 @@ class BuiltinMethodVariable(VariableTracker):
         emit.load_attr(self.name)
 
 
+class SlotMethodVariable(BuiltinMethodVariable):
+    """A method that a descriptor written in C gives an object, as `object.__init__` does; it is known by its name."""
+
+    def __init__(self, receiver: VariableTracker, name: str, descriptor: Any) -> None:
+        super().__init__(receiver, name)
+        self.descriptor = descriptor
+
+    def get_attr(self, tx: Tracer, name: str) -> VariableTracker:
+        if name in ("__name__", "__qualname__", "__doc__"):
+            return tx.constant(getattr(self.descriptor, name))
+        return super().get_attr(tx, name)
+
+    def equals(self, tx: Tracer, other: VariableTracker) -> VariableTracker | None:
+        same = isinstance(other, SlotMethodVariable) and self.descriptor is other.descriptor
+        return super().equals(tx, other) if same else None
+
+    def reconstruct(self, emit: Emitter) -> None:
+        VariableTracker.reconstruct(self, emit)  # the name may give the object another method
+
+
 class InheritedMethodVariable(BuiltinMethodVariable):
     """A method of a class written in C of which the kind knows no more than that it is there."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..guards.checks import MissingInstanceAttr
-from ..guards.source import InstanceAttrSource
 from .base import NotConstant, VariableTracker, find_special
+from .own_attributes import OwnAttributes
 from .sequence import TupleVariable, field_names
 
 if TYPE_CHECKING:
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 
-class NamedTupleObjectVariable(TupleVariable):
-    """Items by name and position, and attributes. `value` is the real object, None for one made by the traced code."""
+class NamedTupleObjectVariable(OwnAttributes, TupleVariable):
+    """Items by name and position, and attributes."""
 
     mutable = True
 
@@ -27,22 +26,15 @@ class NamedTupleObjectVariable(TupleVariable):
         self.written: dict[str, VT] = {}
 
     def as_constant(self) -> tuple[Any, ...]:
-        if self.written or self.value is not None and self.value.__dict__:
+        if self.has_attributes():
             raise NotConstant("a tuple with attributes of its own")
         return super().as_constant()
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if hasattr(type(find_special(self.cls, name)), "__set__"):  # an item or a property comes before the dict
             return super().get_attr(tx, name)
-        if name in self.written:
-            return self.written[name].realize(tx)
-        if self.value is not None:
-            own = self.value.__dict__
-            if name in own:
-                return tx.wrap(own[name], self.source and InstanceAttrSource(self.source, name))
-            if self.source is not None:
-                tx.guard(self.source, MissingInstanceAttr(name))
-        return super().get_attr(tx, name)
+        found = self.own_attribute(tx, name)
+        return found if found is not None else super().get_attr(tx, name)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         raw = find_special(self.cls, name)
@@ -64,17 +56,7 @@ class NamedTupleObjectVariable(TupleVariable):
     def reconstruct(self, emit: Emitter) -> None:
         super().reconstruct(emit)
         emit.remember(self)
-        for name, value in self.written.items():
-            emit.copy_top()
-            emit.load(value)
-            emit.swap(2)
-            emit.store_attr(name)
-
-    def write_back(self, emit: Emitter) -> None:
-        for name, value in self.written.items():
-            emit.load(value)
-            emit.load(self)
-            emit.store_attr(name)
+        self.emit_written(emit)
 
 
 TupleVariable.with_attributes = NamedTupleObjectVariable

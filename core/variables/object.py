@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
-from .base import VariableTracker, find_special
+from .base import SlotMethodVariable, VariableTracker, find_special
 from .function import MethodVariable
 from .type_method import TypeMethodVariable
 
@@ -409,29 +409,13 @@ class UserObjectVariable(VariableTracker):
                 self._emit_store(emit, name, value)
 
 
-class BoundSlotVariable(VariableTracker):
+class BoundSlotVariable(SlotMethodVariable):
     """A C method bound to an object of a Python class: object.__init__, dict.__setitem__ of a dict subclass, ..."""
 
-    kind = "method"
-
-    def __init__(self, receiver: UserObjectVariable, name: str, descriptor: Any) -> None:
-        super().__init__(None)
-        self.receiver = receiver
-        self.name = name
-        self.descriptor = descriptor
+    receiver: UserObjectVariable
 
     def python_type(self) -> type:
         return type(object().__str__)
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def get_attr(self, tx: Tracer, name: str) -> VT:
-        if name == "__self__":
-            return self.receiver
-        if name in ("__name__", "__qualname__", "__doc__"):
-            return tx.constant(getattr(self.descriptor, name))
-        return super().get_attr(tx, name)
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         receiver, name = self.receiver, self.name

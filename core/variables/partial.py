@@ -6,9 +6,10 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..guards.checks import DictKeys, MissingInstanceAttr, TypeIs
-from ..guards.source import AttrSource, DictItemSource, InstanceAttrSource, TupleItemSource
+from ..guards.checks import DictKeys, TypeIs
+from ..guards.source import AttrSource, DictItemSource, TupleItemSource
 from .base import VariableTracker
+from .own_attributes import OwnAttributes
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 
-class PartialVariable(VariableTracker):
+class PartialVariable(OwnAttributes, VariableTracker):
     """A partial call. `value` is the real object, `written` are attributes that the traced code gave it."""
 
     kind = "partial"
@@ -58,10 +59,6 @@ class PartialVariable(VariableTracker):
             return cls(fn.function, [*fn.args, *args], {**fn.kwargs, **kwargs})
         return cls(fn, args, kwargs)
 
-    def has_attributes(self) -> bool:
-        """True where the partial has an instance dict with something in it."""
-        return bool(self.written) or self.value is not None and bool(self.value.__dict__)
-
     def python_type(self) -> type:
         return self.cls
 
@@ -82,7 +79,7 @@ class PartialVariable(VariableTracker):
             return tx.new_dict([(tx.constant(key), value) for key, value in self.kwargs.items()])
         if name == "__call__":
             return self
-        found = self._own_attribute(tx, name)
+        found = self.own_attribute(tx, name)
         if found is not None:
             return found
         if name == "__dict__":
@@ -91,17 +88,6 @@ class PartialVariable(VariableTracker):
         if inherited is not None:
             return inherited
         tx.raise_exception(AttributeError, f"'functools.partial' object has no attribute '{name}'")
-
-    def _own_attribute(self, tx: Tracer, name: str) -> VT | None:
-        if name in self.written:
-            return self.written[name].realize(tx)
-        if self.value is None:
-            return None
-        if name in self.value.__dict__:
-            return tx.wrap(self.value.__dict__[name], self.source and InstanceAttrSource(self.source, name))
-        if self.source is not None:
-            tx.guard(self.source, MissingInstanceAttr(name))
-        return None
 
     def _attributes(self, tx: Tracer) -> VT:
         if self.value is not None:
@@ -126,14 +112,4 @@ class PartialVariable(VariableTracker):
             emit.load(value)
         emit.call_keywords(tuple(self.kwargs), 1 + len(self.args) + len(self.kwargs))
         emit.remember(self)
-        for name, value in self.written.items():
-            emit.copy_top()
-            emit.load(value)
-            emit.swap(2)
-            emit.store_attr(name)
-
-    def write_back(self, emit: Emitter) -> None:
-        for name, value in self.written.items():
-            emit.load(value)
-            emit.load(self)
-            emit.store_attr(name)
+        self.emit_written(emit)

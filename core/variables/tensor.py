@@ -11,7 +11,7 @@ from ..errors import Unsupported
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
 from . import array, tensor_scalar, tensor_truth
-from .base import VariableTracker, has_special
+from .base import BuiltinMethodVariable, VariableTracker, has_special
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -117,7 +117,7 @@ class TensorVariable(VariableTracker):
         if name == "__dict__":
             raise self.refuse("reading __dict__")
         if has_special(self.cls, name):
-            return TensorMethodVariable(self, name)
+            return BuiltinMethodVariable(self, name)
         if self.real is not None and self.source is not None:
             if name in self.real.__dict__:
                 return tx.wrap(self.real.__dict__[name], InstanceAttrSource(self.source, name))
@@ -415,34 +415,3 @@ def _places(tx: Tracer, key: VT) -> list[VT] | None:
         if region is None or not region.inside_elementwise() or part.fake.dtype is torch.bool:  # type: ignore[attr-defined]
             return None
     return parts
-
-
-class TensorMethodVariable(VariableTracker):
-    """A method of a tensor, looked up but not yet called."""
-
-    kind = "method"
-
-    def __init__(self, tensor: TensorVariable, name: str) -> None:
-        super().__init__(None)
-        self.tensor = tensor
-        self.name = name
-
-    def python_type(self) -> type:
-        return type([].append)
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return self.tensor.call_method(tx, self.name, args, kwargs)
-
-    def get_attr(self, tx: Tracer, name: str) -> VT:
-        if name == "__self__":
-            return self.tensor
-        if name == "__name__":
-            return tx.constant(self.name)
-        return super().get_attr(tx, name)
-
-    def reconstruct(self, emit: Emitter) -> None:
-        emit.load(self.tensor)
-        emit.load_attr(self.name)

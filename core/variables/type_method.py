@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .base import VariableTracker
+from .base import SlotMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
     from .protocols import Tracer
@@ -13,29 +13,13 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 
-class TypeMethodVariable(VariableTracker):
+class TypeMethodVariable(SlotMethodVariable):
     """A method of `type` bound to a class."""
 
-    kind = "method"
-
-    def __init__(self, receiver: Any, name: str, descriptor: Any) -> None:
-        super().__init__(None)
-        self.receiver = receiver
-        self.name = name
-        self.descriptor = descriptor
+    receiver: Any
 
     def python_type(self) -> type:
         return type(self.descriptor.__get__(int, type))
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def get_attr(self, tx: Tracer, name: str) -> VT:
-        if name == "__self__":
-            return self.receiver
-        if name in ("__name__", "__qualname__", "__doc__"):
-            return tx.constant(getattr(self.descriptor, name))
-        return super().get_attr(tx, name)
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         handler = getattr(self, "on_" + self.name.strip("_"), None)

@@ -23,6 +23,7 @@ from ..events import FellBack
 from ..events import emit as emit_event
 from ..graph.captured import CapturedGraph
 from ..graph.tree import leaves
+from ..options import strict
 from ..variables.base import VariableTracker
 from .side_effects import NotGivenBack
 
@@ -109,9 +110,12 @@ class AsWritten:
         self.grad_mode = grad_mode
         _C.skip_code(self.code)
 
-    def __call__(self, slots: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+    def __call__(self, slots: tuple[Any, ...], closure: tuple[Any, ...], failure: Exception | None) -> Any:
+        """failure: what the graph raised. It must have been the check's to prevent: a frame that then runs well shows a
+        fault of the graph's, which CORE_STRICT=1 raises."""
         code = self.code
-        emit_event(FellBack("assumption", f"{code.co_qualname}: a check on a tensor failed, or the graph did"))
+        what = "a check on a tensor failed" if failure is None else f"the graph raised {type(failure).__name__}"
+        emit_event(FellBack("assumption", f"{code.co_qualname}: {what}"))
         if torch.is_grad_enabled() != self.grad_mode:
             torch.set_grad_enabled(self.grad_mode)  # a graph that failed may have been inside no_grad
         function = types.FunctionType(code, self.globals, code.co_name, None, closure)
@@ -119,7 +123,10 @@ class AsWritten:
         rest = list(slots[named:])
         keywords = dict(zip(code.co_varnames[code.co_argcount : named], slots[code.co_argcount : named]))
         extra = rest.pop(0) if code.co_flags & 0x04 else ()
-        return function(*slots[: code.co_argcount], *extra, **keywords, **(rest[0] if rest else {}))
+        result = function(*slots[: code.co_argcount], *extra, **keywords, **(rest[0] if rest else {}))
+        if failure is not None and strict():
+            raise failure
+        return result
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,8 @@ def write(emitter: Any, trace: Any, names: tuple[str, ...]) -> WayOut:
     frame = trace.frame
     as_written = AsWritten(frame.code, frame.globals, trace.grad_mode)
     failed, wrong, right, other = (emit.nop()[0] for _ in range(4))
+    failure = emitter.temporary()
+    emitter.add([*emit.load_const(None), *emit.store_fast(failure)])
     for assumption in trace.assumptions:
         jump = emit.pop_jump_if_false if assumption.expected else emit.pop_jump_if_true
         emitter.load(assumption.condition)
@@ -143,13 +152,14 @@ def write(emitter: Any, trace: Any, names: tuple[str, ...]) -> WayOut:
     emitter.add(emit.jump(right))
     emitter.add([failed, *emit.load_const(Exception), Instruction("CHECK_EXC_MATCH")])
     emitter.add(emit.pop_jump_if_false(other, is_bool=True))
-    emitter.add([*emit.pop_top(), wrong])
+    emitter.add([*emit.store_fast(failure), wrong])
     emitter.load_const(as_written)
     for name in names:
         emitter.add(emit.load_fast(name))
     emitter.build_tuple(len(names))
     emitter.add(emit.load_closure_tuple(frame.code.co_freevars))
-    emitter.call(2)
+    emitter.add(emit.load_fast_bound(failure))
+    emitter.call(3)
     emitter.add(emit.return_value())
     emitter.add([other, Instruction("RERAISE", 0, 0), right])
     return WayOut(failed, wrong)

@@ -10,6 +10,7 @@ import torch
 from torch.distributions import Categorical, Independent, Normal
 
 import core
+import core.events
 
 X = torch.arange(1.0, 7.0).reshape(2, 3)
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "inductor"])
@@ -205,3 +206,31 @@ def test_the_entropy_of_a_categorical_is_one_graph():
         return Categorical(logits=x).entropy()
 
     agree(fn, good, lambda: (X * float("nan"),))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_graph_that_fails_although_the_check_holds_is_no_silent_fallback(strict):
+    def broken(module, examples):
+        def run(*inputs):
+            raise OverflowError("out of order")
+
+        return run
+
+    def fn(x):
+        assert (x > 0).all()
+        return x + 1
+
+    seen = []
+    unsubscribe = core.events.subscribe(
+        lambda event: seen.append(event) if type(event).__name__ == "FellBack" else None
+    )
+    try:
+        with core.config.patch(strict=strict):
+            result = outcome(core.compile(fn, backend=broken), X)
+    finally:
+        unsubscribe()
+    assert [event.stage for event in seen] == ["assumption"] and "OverflowError" in seen[0].reason
+    if strict:
+        assert result == (OverflowError, "out of order")
+    else:
+        assert torch.equal(result, X + 1)

@@ -1,0 +1,63 @@
+"""The command line: `python -m core COMMAND`, or `core COMMAND` after installation. Imports no torch.
+
+One file holds one family of commands. Its function `register(subparsers, common)` adds the parsers, with `common` (the
+option --json) among their parents, and sets `run` with set_defaults: a function that takes the parsed arguments and
+returns an exit code of core.cli.output: 0 all well, 1 something was found, 2 wrong usage. What a command needs beyond
+the registry is imported when it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from ..errors import CoreError
+from .output import FOUND, OK, USAGE, print_json
+
+COMMANDS = {
+    "list": "listing",
+    "info": "listing",
+    "doctor": "doctor",
+}
+"""Command -> the file of this folder that registers it. Only that file is imported when a command is named first."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser(given)
+    try:
+        parsed = parser.parse_args(given)
+    except SystemExit as stop:  # argparse has printed the help or what is wrong
+        return OK if stop.code in (0, None) else USAGE
+    if parsed.command is None:
+        parser.print_help()
+        return USAGE
+    try:
+        code: int = parsed.run(parsed)
+        return code
+    except CoreError as error:
+        return _report_error(error, as_json=parsed.json)
+    except BrokenPipeError:
+        return OK  # the reader of our output has seen enough
+
+
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="machine-readable output")
+    parser = argparse.ArgumentParser(prog="core", description="Backends of the core compiler.")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    named = COMMANDS.get(given[0]) if given else None
+    for family in [named] if named else dict.fromkeys(COMMANDS.values()):
+        import_module(f"{__name__}.{family}").register(subparsers, common)
+    return parser
+
+
+def _report_error(error: CoreError, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"error": {"id": error.id, "what": error.what, "instead": error.instead, "remedy": error.remedy}})
+    else:
+        print(error, file=sys.stderr)
+    return FOUND

@@ -1,0 +1,30 @@
+"""`core doctor`: what is wrong with this installation."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from .output import FOUND, OK, print_json
+
+
+def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
+    doctor = subparsers.add_parser("doctor", parents=[common], help="what is wrong with this installation")
+    doctor.add_argument("name", metavar="NAME", nargs="?", help="only this backend")
+    doctor.set_defaults(run=_doctor)
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from ..backends.registry import Registry
+    from ..report.doctor import examine
+
+    findings = examine(Registry(), parsed.name)
+    if parsed.json:
+        print_json([dataclasses.asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{finding.level}: {finding.text}")
+            if finding.remedy:
+                print(f"  remedy: {finding.remedy}")
+    return FOUND if any(finding.level != "info" for finding in findings) else OK

@@ -89,15 +89,17 @@ def build_resume(
     _check_kind(code)
     decoded = decode(code)
     shape = _check_stack(code, decoded, target, depth, nulls)
-    plain, covered = _check_arguments(code, decoded, target, shape, arguments)
+    plain, covered, unset = _check_arguments(code, decoded, target, shape, arguments)
     originals, table = _reachable(decoded, target)
     closure = code.co_cellvars + tuple(name for name in code.co_freevars if not name.startswith(_CELL))
     taken = _taken_variables(code, decoded, originals, shape)
     kept, table = copied(originals, table)
     copies = dict(zip(kept, originals))
     start = kept[originals.index(target)]
+    kept = _checked_loads(kept, table, unset)
     if "__class__" in closure:
-        kept, start = _explicit_super(code, decoded, list(zip(originals, kept)), start)
+        pairs = [(copies.get(instruction, instruction), instruction) for instruction in kept]
+        kept, start = _explicit_super(code, decoded, pairs, start)
     freevars = tuple(_CELL + name if name in taken else name for name in closure)
     entry, entry_table = _entry(decoded, shape, nulls, taken, covered, freevars)
     if kept[0] is not start:
@@ -159,8 +161,9 @@ def _check_stack(
 
 def _check_arguments(
     code: CodeType, decoded: DecodedCode, target: Instruction, shape: StackShape, arguments: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """The arguments that are plain locals, and those whose slot is a cell's, taken over by a comprehension."""
+) -> tuple[list[str], list[str], frozenset[int]]:
+    """The arguments that are plain locals, those whose slot is a cell's, taken over by a comprehension, and the slots
+    that the code behind reads unchecked though no argument sets them."""
     cells = cell_slots(code, decoded)
     names = decoded.local_names
     slots = {names[i]: i for i in reversed(range(len(names)))}
@@ -179,12 +182,46 @@ def _check_arguments(
         else:
             raise ValueError(f"{name!r} is a cell before {target!r}: it comes with the closure, not as an argument")
     given = {slots[name] for name in arguments}
-    missing = [
-        names[i] for i in must_be_set(code, target) if i not in given and (i not in cells or i in shape.plain_slots)
-    ]
-    if missing:
-        raise ValueError(f"{', '.join(sorted(missing))} must be passed: the code behind {target!r} reads it unchecked")
-    return plain, covered
+    unset = frozenset(
+        i for i in must_be_set(code, target) if i not in given and (i not in cells or i in shape.plain_slots)
+    )
+    return plain, covered, unset
+
+
+def _checked_loads(kept: list[Instruction], table: list[ExceptionEntry], unset: frozenset[int]) -> list[Instruction]:
+    """The instructions with every load of the `unset` slots checked.
+
+    A variable that had no value when the frame was left raises where it is read, as it does in the frame itself: the
+    compiler left out the check there because an earlier load, which is not part of this code, has one.
+    """
+    if not unset:
+        return kept
+    result: list[Instruction] = []
+    for instruction in kept:
+        result.append(instruction)
+        if instruction.opname == "LOAD_FAST" and instruction.arg in unset:
+            instruction.opname = "LOAD_FAST_CHECK"
+        elif instruction.opname in TABLE.fused:
+            second = _split_fused(instruction, unset)
+            if second is not None:
+                result.append(second)
+                for entry in table:
+                    if entry.end is instruction:
+                        entry.end = second
+    return result
+
+
+def _split_fused(instruction: Instruction, unset: frozenset[int]) -> Instruction | None:
+    """Make `instruction` its first half and return the second, or None where it loads none of the `unset` slots."""
+    opnames, arg = TABLE.fused[instruction.opname], instruction.arg
+    assert arg is not None
+    slots = (arg >> 4, arg & 15)
+    halves = ["LOAD_FAST_CHECK" if o == "LOAD_FAST" and s in unset else o for o, s in zip(opnames, slots)]
+    if tuple(halves) == tuple(opnames):
+        return None
+    first, second = instruction.argval
+    instruction.opname, instruction.arg, instruction.argval = halves[0], slots[0], first
+    return Instruction(halves[1], slots[1], second, position=instruction.position)
 
 
 def _reachable(decoded: DecodedCode, target: Instruction) -> tuple[list[Instruction], list[ExceptionEntry]]:

@@ -182,17 +182,31 @@ def test_descriptions_that_do_not_fit_the_code_are_refused():
     raises(ValueError, build_resume, f.__code__, other, depth=1, arguments=good)
 
 
-def test_a_local_that_would_be_read_unchecked_must_be_passed():
-    def f(a):
+def test_a_local_that_is_not_passed_raises_where_it_is_read():
+    def f(a, b):
         stop()
-        return a
+        return a + 0, a, b
 
     target = after_call_of(f, "stop")
-    if TABLE.unchecked_load_fast:
-        raises(ValueError, build_resume, f.__code__, target, depth=1)
-    else:
-        run = types.FunctionType(build_resume(f.__code__, target, depth=1).code, globals())
-        raises(UnboundLocalError, run, None)
+    run = types.FunctionType(build_resume(f.__code__, target, depth=1).code, globals())
+    assert "'a'" in str(raises(UnboundLocalError, run, None))
+    run = types.FunctionType(build_resume(f.__code__, target, depth=1, arguments=("a",)).code, globals())
+    assert "'b'" in str(raises(UnboundLocalError, run, None, 1))
+
+
+def test_a_pair_of_loads_is_checked_where_one_has_no_value():
+    def f(a, b, c):
+        stop()
+        try:
+            return [a, b, c, a, b]
+        except UnboundLocalError as error:
+            return str(error)
+
+    target = after_call_of(f, "stop")
+    for given, missing in (("a", "b"), ("b", "a")):
+        resume = build_resume(f.__code__, target, depth=1, arguments=(given, "c"))
+        run = types.FunctionType(resume.code, globals())
+        assert repr(missing) in run(None, 1, 2)
 
 
 def test_a_handler_place_takes_the_exception_and_nothing_else():

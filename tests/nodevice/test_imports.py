@@ -38,6 +38,7 @@ TORCH_FREE = (
     "core.guards.shapes",
     "core.guards.tree",
     "core.backends.catalog",
+    "core.backends.certificates",
     "core.backends.discovery",
     "core.backends.hookspecs",
     "core.backends.manifest",

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RANKS = [
-    ("_C", "errors", "events", "options", "settings", "stance", "marks", "step", "plugin"),
+    ("_C", "errors", "events", "options", "settings", "setting_files", "stance", "marks", "step", "plugin"),
     ("torch_compat",),
     ("bytecode",),
     ("guards",),

@@ -19,8 +19,9 @@ from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.deque import DequeVariable
 from ..variables.function import MethodVariable
+from ..variables.instance_dict import InstanceDictVariable
 from ..variables.mapping import DictVariable
-from ..variables.object import MISSING, InstanceDictVariable, UserObjectVariable, find_on_type
+from ..variables.object import MISSING, UserObjectVariable, find_on_type
 from ..variables.partial import PartialVariable
 from ..variables.sequence import TupleVariable, is_namedtuple
 from .special_calls import function

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from .base import VariableTracker
 from .literal import from_result
-from .object import UserObjectVariable, find_on_type
+from .object import FIELDS, UserObjectVariable, find_on_type
 from .traceback import TracebackVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
-FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 HEAP_TYPE = 1 << 9
 PLAIN_TEXT = (BaseException, KeyError, AttributeError, NameError, ImportError)  # the text is that of their arguments
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from .base import VariableTracker
+from .instance_dict import InstanceDictVariable
 from .literal import run
-from .object import InstanceDictVariable, UserObjectVariable
+from .object import UserObjectVariable
 
 if TYPE_CHECKING:
     from .protocols import Tracer

@@ -17,6 +17,7 @@ from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
 from .base import SlotMethodVariable, VariableTracker, find_special
 from .function import MethodVariable
+from .instance_dict import InstanceDictVariable
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 MISSING: Any = object()
+FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)  # what holds a value of its own in the object
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a class written in C
 DELETED = VariableTracker()  # marks an attribute that the traced code deleted
 
@@ -76,7 +78,8 @@ class UserObjectVariable(VariableTracker):
     """An object with attributes.
 
     value: the real object, None for one that the traced code made; payload: the tracker of the builtin container that
-    the class extends (dict, list, ...), if it does; written: attributes that the traced code set.
+    the class extends (dict, list, ...), if it does; written: attributes that the traced code set; moved: those of them
+    that it had deleted from the real object before, and that come last in its dict now.
     """
 
     kind = "user_object"
@@ -88,6 +91,7 @@ class UserObjectVariable(VariableTracker):
         self.value = value
         self.payload = payload
         self.written: dict[str, VT] = {}
+        self.moved: set[str] = set()
         if payload is not None:
             payload.payload_of = self
 
@@ -139,6 +143,15 @@ class UserObjectVariable(VariableTracker):
             return BoundSlotVariable(self, name, raw)
         if isinstance(raw, types.GetSetDescriptorType):
             return self._getset(tx, name, raw)
+        if (
+            type(raw) is functools.cached_property
+            and raw.attrname == name
+            and find_on_type(self.cls, "__dict__")[0] is not MISSING
+        ):
+            # Python 3.11 takes a lock for it, later ones take none: each thread may run the function.
+            result = tx.call_function(tx.wrap(raw.func, None, constant=True), [self])
+            self.write(tx, name, result)
+            return result
         getter, _ = find_on_type(type(raw), "__get__")
         if isinstance(getter, types.FunctionType):
             holder = tx.wrap(raw, source)
@@ -187,7 +200,7 @@ class UserObjectVariable(VariableTracker):
 
     def own_names(self) -> list[str]:
         """Names in the instance dict, in order."""
-        names = list(getattr(self.value, "__dict__", {})) if self.value is not None else []
+        names = [name for name in getattr(self.value, "__dict__", {}) if name not in self.moved]
         names += [name for name in self.written if name not in names]
         return [name for name in names if self.written.get(name) is not DELETED]
 
@@ -254,6 +267,9 @@ class UserObjectVariable(VariableTracker):
     def write(self, tx: Tracer, name: str, value: VT) -> None:
         """Store into the instance dict (or slot)."""
         tx.side_effects.mutated(self)
+        if self.written.get(name) is DELETED:
+            del self.written[name]
+            self.moved.add(name)
         self.written[name] = value
 
     def del_attr(self, tx: Tracer, name: str) -> None:
@@ -267,14 +283,19 @@ class UserObjectVariable(VariableTracker):
         """object.__delattr__."""
         if self.own_attribute(tx, name) is None:
             tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        self.remove(tx, name)
+
+    def remove(self, tx: Tracer, name: str) -> None:
+        """Take an attribute that is there out of the instance dict (or slot)."""
+        tx.side_effects.mutated(self)
         if name in self.written and self._is_only_traced(tx, name):
             del self.written[name]
-            return
-        self.write(tx, name, DELETED)
+        else:
+            self.written[name] = DELETED
 
     def _is_only_traced(self, tx: Tracer, name: str) -> bool:
         """True for an attribute that the real object, if there is one, lacks (guarded)."""
-        if self.value is None or isinstance(find_on_type(self.cls, name)[0], types.MemberDescriptorType):
+        if isinstance(find_on_type(self.cls, name)[0], FIELDS):
             return False
         if name in getattr(self.value, "__dict__", {}):
             return False
@@ -384,8 +405,20 @@ class UserObjectVariable(VariableTracker):
         emit.call(2)
         emit.pop_top()
 
+    def _behind_descriptor(self, name: str) -> bool:
+        """True for a key of the instance dict that the class hides behind a descriptor, as a property."""
+        raw = find_on_type(self.cls, name)[0]
+        return is_data_descriptor(raw) and not isinstance(raw, FIELDS)
+
     def _emit_store(self, emit: Emitter, name: str, value: VT) -> None:
         # stack: object -> ; at the level of object.__setattr__, where the traced code's own __setattr__ ended
+        if self._behind_descriptor(name):
+            emit.load_attr("__dict__")
+            emit.load(value)
+            emit.swap(2)
+            emit.load_const(name)
+            emit.store_subscr()
+            return
         if self.cls.__setattr__ is object.__setattr__:
             emit.load(value)
             emit.swap(2)
@@ -402,11 +435,29 @@ class UserObjectVariable(VariableTracker):
 
     def write_back(self, emit: Emitter) -> None:
         for name, value in self.written.items():
-            emit.load(self)
-            if value is DELETED:
-                emit.delete_attr(name)
-            else:
+            if value is DELETED or name in self.moved:
+                emit.load(self)
+                self._emit_delete(emit, name)
+            if value is not DELETED:
+                emit.load(self)
                 self._emit_store(emit, name, value)
+
+    def _emit_delete(self, emit: Emitter, name: str) -> None:
+        # stack: object -> ; as _emit_store
+        if self._behind_descriptor(name):
+            emit.load_attr("__dict__")
+            emit.load_const(name)
+            emit.delete_subscr()
+        elif self.cls.__delattr__ is object.__delattr__:
+            emit.delete_attr(name)
+        else:
+            emit.push_null_under(1)
+            emit.load_global_object(object)
+            emit.load_attr("__delattr__")
+            emit.swap(2)
+            emit.load_const(name)
+            emit.call(2)
+            emit.pop_top()
 
 
 class BoundSlotVariable(SlotMethodVariable):
@@ -488,117 +539,6 @@ class BoundSlotVariable(SlotMethodVariable):
         emit.load_attr("__get__")
         emit.load(self.receiver)
         emit.call(1)
-
-
-class InstanceDictVariable(VariableTracker):
-    """`object.__dict__`: a mapping view of the attributes."""
-
-    kind = "instance_dict"
-    mutable = True
-
-    def __init__(self, owner: UserObjectVariable) -> None:
-        super().__init__(None)
-        self.owner = owner
-
-    def python_type(self) -> type:
-        return dict
-
-    def truth(self, tx: Tracer) -> bool:
-        return bool(self.owner.own_names())
-
-    def length(self, tx: Tracer) -> VT:
-        return tx.constant(len(self._names(tx)))
-
-    def _names(self, tx: Tracer) -> list[str]:
-        if self.owner.value is not None and self.owner.source is not None:
-            tx.guard_instance_keys(self.owner)
-        return self.owner.own_names()
-
-    def get_item(self, tx: Tracer, key: VT) -> VT:
-        value = self.owner.own_attribute(tx, key.as_constant())
-        if value is None:
-            tx.raise_exception(KeyError, key.as_constant())
-        return value
-
-    def set_item(self, tx: Tracer, key: VT, value: VT) -> None:
-        self.owner.write(tx, key.as_constant(), value)
-
-    def del_item(self, tx: Tracer, key: VT) -> None:
-        if self.owner.own_attribute(tx, key.as_constant()) is None:
-            tx.raise_exception(KeyError, key.as_constant())
-        self.owner.write(tx, key.as_constant(), DELETED)
-
-    def contains(self, tx: Tracer, item: VT) -> bool:
-        return self.owner.own_attribute(tx, item.as_constant()) is not None
-
-    def iterate(self, tx: Tracer) -> VT:
-        return self.snapshot(tx).iterate(tx)
-
-    def snapshot(self, tx: Tracer) -> VT:
-        pairs = []
-        for name in self._names(tx):
-            value = self.owner.own_attribute(tx, name)
-            assert value is not None
-            pairs.append((tx.constant(name), value))
-        return tx.new_dict(pairs)
-
-    def get_attr(self, tx: Tracer, name: str) -> VT:
-        return DictMethodVariable(self, name)
-
-    def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        if name == "get":
-            value = self.owner.own_attribute(tx, args[0].as_constant())
-            return value if value is not None else (args[1] if len(args) > 1 else tx.constant(None))
-        if name == "pop":
-            value = self.owner.own_attribute(tx, args[0].as_constant())
-            if value is None:
-                if len(args) > 1:
-                    return args[1]
-                tx.raise_exception(KeyError, args[0].as_constant())
-            self.owner.write(tx, args[0].as_constant(), DELETED)
-            return value
-        if name == "setdefault":
-            value = self.owner.own_attribute(tx, args[0].as_constant())
-            if value is None:
-                value = args[1] if len(args) > 1 else tx.constant(None)
-                self.set_item(tx, args[0], value)
-            return value
-        if name == "update":
-            for source in [*args, tx.new_dict([(tx.constant(k), v) for k, v in kwargs.items()])]:
-                for key in source.unpack(tx):
-                    self.set_item(tx, key, source.get_item(tx, key))
-            return tx.constant(None)
-        if name == "__getitem__":
-            return self.get_item(tx, args[0])
-        if name == "__setitem__":
-            self.set_item(tx, args[0], args[1])
-            return tx.constant(None)
-        if name == "__contains__":
-            return tx.constant(self.contains(tx, args[0]))
-        if name == "__len__":
-            return self.length(tx)
-        return self.snapshot(tx).call_method(tx, name, args, kwargs)
-
-    def reconstruct(self, emit: Emitter) -> None:
-        emit.load(self.owner)
-        emit.load_attr("__dict__")
-
-
-class DictMethodVariable(VariableTracker):
-    """A method of an instance dict, looked up but not yet called."""
-
-    kind = "method"
-
-    def __init__(self, owner: VT, name: str) -> None:
-        super().__init__(None)
-        self.owner = owner
-        self.name = name
-
-    def python_type(self) -> type:
-        return type({}.get)
-
-    def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return self.owner.call_method(tx, self.name, args, kwargs)
 
 
 class SuperVariable(VariableTracker):

@@ -7,11 +7,11 @@ STAMP := $(VENV)/.installed
 
 .PHONY: demo test test-all fuzz opdb lint bench models soak build clean
 
-$(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
+$(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conformance/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install -q -c constraints.txt "setuptools>=77" wheel build
 	$(RUN) -m pip install -q -c constraints.txt torch numpy pluggy transformers triton pytest pytest-timeout hypothesis ruff mypy
-	$(RUN) -m pip install -q --no-build-isolation --no-deps -e . -e plugins/inductor
+	$(RUN) -m pip install -q --no-build-isolation --no-deps -e . -e plugins/inductor -e conformance
 	touch $@
 
 build: $(STAMP)
@@ -20,7 +20,7 @@ demo: $(STAMP)
 	$(RUN) bench/demo.py $(ARGS)
 
 test: $(STAMP)
-	CORE_STRICT=1 $(RUN) -m pytest tests plugins/inductor/tests $(ARGS)
+	CORE_STRICT=1 $(RUN) -m pytest tests plugins/inductor/tests conformance/meta_tests $(ARGS)
 
 FUZZ_PROGRAMS ?= 10000
 FUZZ_SHARDS ?= 4

@@ -1,0 +1,131 @@
+"""The subject: the backend under test, as the tests see it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import core
+from core.backends.manifest import Manifest
+from core.backends.registry import Registry, resolve_backend
+from core.backends.resolved import ResolvedBackend
+from core.errors import BackendError
+from core.events import ArtifactBuilt, Event, FellBack, subscribe
+from core.plugin import Artifact, Capabilities
+
+from .torch_compat import tree_leaves
+
+
+@dataclass
+class Observed:
+    """What one test saw of the backend: it goes into the report."""
+
+    error_ratio: float = 0.0
+    artifacts: int = 0
+    kernels: int = 0
+    provenance: Counter[str] = field(default_factory=Counter)
+    """How many nodes the backend says it runs natively, through a library, or by a fallback."""
+    fallbacks: list[str] = field(default_factory=list)
+    compilers: set[str] = field(default_factory=set)
+    native: set[str] = field(default_factory=set)
+    """Names of the nodes said to be native."""
+
+    def note_error(self, ratio: float) -> None:
+        """Keep the largest ratio of the backend's error to eager's."""
+        self.error_ratio = max(self.error_ratio, ratio)
+
+
+class Subject:
+    """A backend under test. `spec` is what `backend=` takes; `options` go with every compile."""
+
+    def __init__(self, spec: Any, device: str = "cpu", options: Mapping[str, Any] | None = None) -> None:
+        self.spec = spec
+        self.device = device
+        self.options: dict[str, Any] = dict(options or {})
+        self.observed = Observed()
+        self.artifacts: list[Artifact] = []
+        self._resolved: ResolvedBackend | None = None
+
+    @property
+    def resolved(self) -> ResolvedBackend:
+        """The backend with its hooks bound. Raises the errors of resolution."""
+        if self._resolved is None:
+            self._resolved = resolve_backend(self.spec)
+        return self._resolved
+
+    @property
+    def name(self) -> str:
+        """The backend's name."""
+        return self.resolved.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend declares."""
+        return self.resolved.capabilities
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Its backend.toml; None for an object, and for a plugin without one."""
+        if not isinstance(self.spec, str):
+            return None
+        try:
+            return Registry().find(self.spec).manifest
+        except BackendError:
+            return None
+
+    def compile(
+        self,
+        program: Any,
+        *,
+        dynamic: bool | None = None,
+        fullgraph: bool = True,
+        options: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Any:
+        """`core.compile` with this backend; `options` are added to the subject's own."""
+        chosen = {**self.options, **(options or {})}
+        return core.compile(
+            program, backend=self.spec, dynamic=dynamic, fullgraph=fullgraph, options=chosen or None, **more
+        )
+
+    def reset(self) -> None:
+        """Drop everything compiled."""
+        core.reset()
+
+    def supports(self, dtype: torch.dtype) -> bool:
+        """Whether the backend declares this dtype; one that declares none does all."""
+        names = self.capabilities.dtypes
+        return not names or str(dtype).removeprefix("torch.") in names
+
+    def has(self, mode: str) -> bool:
+        """Whether the backend declares "inference" or "training"."""
+        return mode in self.capabilities.modes
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Keep what the backend says of the artifacts that it makes."""
+        unsubscribe = subscribe(self._hear)
+        try:
+            yield
+        finally:
+            unsubscribe()
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, ArtifactBuilt) and isinstance(event.artifact, Artifact):
+            self.observed.artifacts += 1
+            self.observed.kernels += event.kernels
+            self.observed.provenance.update(event.artifact.provenance.values())
+            self.observed.native |= {n for n, kind in event.artifact.provenance.items() if kind == "native"}
+            self.artifacts.append(event.artifact)
+        elif isinstance(event, FellBack):
+            self.observed.fallbacks.append(f"{event.stage}: {event.reason}")
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors of a nested value, in order."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

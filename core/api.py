@@ -34,6 +34,12 @@ def compile(
     capture_scalar_outputs: bool | None = None,
     nested: bool | None = None,
     name: str | None = None,
+    fallback: Any = None,
+    fullgraph_backend: bool = False,
+    max_fallback_cost: float | None = None,
+    on_failure: str | None = None,
+    precision: str | None = None,
+    freeze: bool = False,
 ) -> Any:
     """Compile a function, a method, a module or any callable. Without `model`, a decorator.
 
@@ -43,6 +49,11 @@ def compile(
     none. mode: how much the backend may spend for speed; one that does not know the mode is an error. options: of the
     backend, and "guard_filter_fn". recompile_limit: entries per callable. nested: also capture functions called after
     a graph break. What is not given comes from core.config.
+
+    backend=["a", "b"]: a takes the nodes it supports, b what is left. fallback: who takes the rest, () for nobody;
+    fullgraph_backend: a rest raises; max_fallback_cost: the largest share of a graph's cost that may be rest.
+    on_failure: "raise" or "fallback" where a backend can't compile what is its own. precision: "eager", "ieee" or a
+    looser mode of the backend. freeze: weights are constants until they change (graphs without gradients).
 
     A module gives a module of the same class that shares the original's state; the original stays as it is. Raises
     BackendNotInstalled, BackendUnavailable, InvalidOption.
@@ -58,6 +69,12 @@ def compile(
         capture_scalar_outputs=capture_scalar_outputs,
         nested=nested,
         name=name,
+        fallback=fallback,
+        fullgraph_backend=fullgraph_backend,
+        max_fallback_cost=max_fallback_cost,
+        on_failure=on_failure,
+        precision=precision,
+        freeze=freeze,
     )
     if model is None:
         return functools.partial(compile, **given)
@@ -77,8 +94,11 @@ def _settings(given: Mapping[str, Any]) -> CompileOptions:
     """The options of a call of compile(), with what was not given taken from core.config."""
     chosen = {
         name: getattr(config, name) if given[name] is None else given[name]
-        for name in ("backend", "dynamic", "recompile_limit", "capture_scalar_outputs", "nested")
-    }
+        for name in (
+            "backend", "dynamic", "recompile_limit", "capture_scalar_outputs", "nested",
+            "fallback", "max_fallback_cost", "on_failure", "precision",
+        )
+    }  # fmt: skip
     options = dict(given["options"] or {})
     guard_filter = options.pop(GUARD_FILTER, None)
     if guard_filter is not None and not callable(guard_filter):
@@ -93,6 +113,8 @@ def _settings(given: Mapping[str, Any]) -> CompileOptions:
         backend_options=options,
         name=given["name"],
         guard_filter=guard_filter,
+        fullgraph_backend=given["fullgraph_backend"],
+        freeze=given["freeze"],
         **chosen,
     )
 
@@ -297,7 +319,8 @@ def capture_program(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _afresh(fn: Any, options: Mapping[str, Any]) -> Any:
     """`fn` compiled, with entries that no other callable shares."""
-    given = {**dict.fromkeys(_settings_names), "fullgraph": False, "backend": "eager", **options}
+    plain = {"fullgraph": False, "backend": "eager", "fullgraph_backend": False, "freeze": False}
+    given = {**dict.fromkeys(_settings_names), **plain, **options}
     unknown = given.keys() - set(_settings_names)
     if unknown:
         raise TypeError(f"compile() got an unexpected keyword argument {sorted(unknown)[0]!r}")

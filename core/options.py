@@ -9,6 +9,9 @@ from typing import Any
 from .errors import InvalidOption
 from .settings import config
 
+FAILURES = ("raise", "fallback")
+"""What a backend that fails to compile leads to."""
+
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -44,6 +47,13 @@ class CompileOptions:
     dynamic: True all sizes symbolic, False none, None a size becomes symbolic when it changes;
     recompile_limit: entries a callable may hold; nested: capture frames called after a break;
     guard_filter: chooses which guards are kept (see guards.filter).
+
+    fallback: who takes the nodes that the backend does not support, in this order, empty for nobody;
+    fullgraph_backend: a node that falls back raises; max_fallback_cost: the largest share of a graph's estimated cost
+    that may fall back, from 0 to 1, None for any; on_failure: "raise", or "fallback" to give to the fallback what the
+    backend can't compile; precision: "eager" (the process's own flags), "ieee" (nothing looser than each dtype), or a
+    looser mode that the backend declares; freeze: parameters and buffers may be treated as constants in graphs
+    without gradients.
     """
 
     backend: Any = "inductor"
@@ -56,6 +66,12 @@ class CompileOptions:
     nested: bool = True
     name: str | None = None
     guard_filter: Any = None
+    fallback: tuple[Any, ...] = ("inductor", "eager")
+    fullgraph_backend: bool = False
+    max_fallback_cost: float | None = None
+    on_failure: str = "raise"
+    precision: str = "eager"
+    freeze: bool = False
 
     def __post_init__(self) -> None:
         if self.mode is not None and self.mode not in MODES:
@@ -76,14 +92,24 @@ class CompileOptions:
                 instead="nothing was compiled",
                 remedy="pass an integer of at least 1",
             )
+        object.__setattr__(self, "fallback", _as_fallback(self.fallback))
+        for name in ("fullgraph_backend", "freeze"):
+            if type(getattr(self, name)) is not bool:
+                raise _wrong(name, getattr(self, name), "pass True or False")
+        share = self.max_fallback_cost
+        if share is not None and (type(share) not in (int, float) or not 0 <= share <= 1):
+            raise _wrong("max_fallback_cost", share, "pass a share from 0 to 1, or None for any")
+        if self.on_failure not in FAILURES:
+            raise _wrong("on_failure", self.on_failure, f"pass one of {', '.join(map(repr, FAILURES))}")
+        if not isinstance(self.precision, str) or not self.precision:
+            raise _wrong("precision", self.precision, 'pass "eager", "ieee" or a mode that the backend declares')
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for options under which entries may be shared; backends compare by identity or name."""
-        backend = self.backend if isinstance(self.backend, str) else id(self.backend)
         options = tuple(sorted((name, repr(value)) for name, value in self.backend_options.items()))
         return (
-            backend,
+            _backend_key(self.backend),
             self.fullgraph,
             self.dynamic,
             self.mode,
@@ -93,4 +119,27 @@ class CompileOptions:
             self.nested,
             self.name,
             None if self.guard_filter is None else id(self.guard_filter),
+            _backend_key(self.fallback),
+            self.fullgraph_backend,
+            self.max_fallback_cost,
+            self.on_failure,
+            self.precision,
+            self.freeze,
         )
+
+
+def _backend_key(backend: Any) -> Any:
+    if isinstance(backend, (list, tuple)):
+        return tuple(_backend_key(item) for item in backend)
+    return backend if isinstance(backend, str) else id(backend)
+
+
+def _as_fallback(given: Any) -> tuple[Any, ...]:
+    """One backend or several, as a tuple; None for nobody."""
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+
+
+def _wrong(name: str, value: Any, remedy: str) -> InvalidOption:
+    return InvalidOption(f"{name}={value!r} is not possible", instead="nothing was compiled", remedy=remedy)

@@ -193,7 +193,9 @@ class CompileContext:
     static graph; options: the user's options of this backend, validated; precision: "eager" (the process's own flags),
     "ieee" or a looser mode the user asked for; deterministic: the process asks for deterministic algorithms;
     output_strides: one entry an output, the strides core expects (None: any; core restrides what differs);
-    parameters: indices of the inputs that are parameters or buffers of a module (`frozen`: they never change);
+    parameters: indices of the inputs that are parameters or buffers of a module; frozen: the values of those in
+    `constants` (index -> the real tensor) may be baked into the artifact: core compiles again before they are used
+    changed; ranges: name of a symbol of shape_env -> (least, largest or None, example), for its sizes;
     deadline_s and workspace_limit_bytes: None for no limit; cache_dir: a folder the backend may write, None for none;
     report: takes a Finding; name: a readable name of the graph, for files and logs; tuning: the `mode` that the user
     gave to compile ("default", "reduce-overhead", "max-autotune", ...); step: how many steps the program has begun, for
@@ -209,6 +211,8 @@ class CompileContext:
     output_strides: tuple[tuple[Any, ...] | None, ...] = ()
     parameters: frozenset[int] = frozenset()
     frozen: bool = False
+    constants: Mapping[int, Any] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[int, int | None, int]] = field(default_factory=dict)
     deadline_s: float | None = None
     workspace_limit_bytes: int | None = None
     cache_dir: str | None = None

@@ -12,9 +12,12 @@ import torch
 from .aliases import relations
 from .copies import copied, nudge
 from .numerics import WIDE, Comparison, compare
+from .observer import Observation, observing
 from .subject import Subject, tensors_of
 from .torch_compat import tree_flatten, tree_leaves
 
+FOREIGN = ("dynamo:", "custom:")
+"""Names of backends that are other compilers, and say so."""
 NUDGES = 3
 """How often the reference runs on inputs moved by a rounding, to see how far the results move."""
 
@@ -95,8 +98,20 @@ def assert_like_eager(
         run = check.call(args)
         kept.append((run.result, copied(run.result)))
         _require_kept(kept)
-    check.changed_in_place(args, _cast(list(make_inputs(generator)), dtype))
-    _require_kept(kept[:-1] if calls > 1 else [])
+    with observing() as observation:
+        check.changed_in_place(args, _cast(list(make_inputs(generator)), dtype))
+    _require_kept(kept)
+    _require_declared(subject, observation)
+
+
+def _require_declared(subject: Subject, observation: Observation) -> None:
+    """What ran in torch, and which compilers were entered, is what the backend says."""
+    subject.observed.compilers |= observation.compilers
+    for watched in subject.watched:
+        for text in watched.undeclared():
+            fail("provenance", text)
+    if observation.compilers and not subject.name.startswith(FOREIGN):
+        fail("provenance", f"another compiler was used: {', '.join(sorted(observation.compilers))}")
 
 
 def _cast(args: list[Any], dtype: torch.dtype | None) -> list[Any]:

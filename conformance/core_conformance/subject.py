@@ -18,6 +18,7 @@ from core.errors import BackendError
 from core.events import ArtifactBuilt, Event, FellBack, subscribe
 from core.plugin import Artifact, Capabilities
 
+from .observer import Watch, Watched
 from .torch_compat import tree_leaves
 
 
@@ -32,8 +33,6 @@ class Observed:
     """How many nodes the backend says it runs natively, through a library, or by a fallback."""
     fallbacks: list[str] = field(default_factory=list)
     compilers: set[str] = field(default_factory=set)
-    native: set[str] = field(default_factory=set)
-    """Names of the nodes said to be native."""
 
     def note_error(self, ratio: float) -> None:
         """Keep the largest ratio of the backend's error to eager's."""
@@ -48,8 +47,8 @@ class Subject:
         self.device = device
         self.options: dict[str, Any] = dict(options or {})
         self.observed = Observed()
-        self.artifacts: list[Artifact] = []
         self._resolved: ResolvedBackend | None = None
+        self._watch: Watch | None = None
 
     @property
     def resolved(self) -> ResolvedBackend:
@@ -89,8 +88,10 @@ class Subject:
     ) -> Any:
         """`core.compile` with this backend; `options` are added to the subject's own."""
         chosen = {**self.options, **(options or {})}
+        # A name is resolved anew, to the backend that is watched; an object would give one that is not.
+        backend = self.spec if isinstance(self.spec, str) else self.resolved
         return core.compile(
-            program, backend=self.spec, dynamic=dynamic, fullgraph=fullgraph, options=chosen or None, **more
+            program, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=chosen or None, **more
         )
 
     def reset(self) -> None:
@@ -108,20 +109,30 @@ class Subject:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Keep what the backend says of the artifacts that it makes."""
+        """Keep what the backend says of the artifacts that it makes, and let observers see what those run."""
         unsubscribe = subscribe(self._hear)
         try:
-            yield
+            try:
+                self._watch = Watch(self.resolved)
+            except BackendError:
+                yield  # a test that needs the backend gets this error
+                return
+            with self._watch.standing():
+                yield
         finally:
+            self._watch = None
             unsubscribe()
+
+    @property
+    def watched(self) -> list[Watched]:
+        """The artifacts that the backend has made for this subject, with their graphs."""
+        return self._watch.made if self._watch is not None else []
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, ArtifactBuilt) and isinstance(event.artifact, Artifact):
             self.observed.artifacts += 1
             self.observed.kernels += event.kernels
             self.observed.provenance.update(event.artifact.provenance.values())
-            self.observed.native |= {n for n, kind in event.artifact.provenance.items() if kind == "native"}
-            self.artifacts.append(event.artifact)
         elif isinstance(event, FellBack):
             self.observed.fallbacks.append(f"{event.stage}: {event.reason}")
 

@@ -45,7 +45,7 @@ class AotEagerBackend(DebuggingBackend):
 
 def _as_written(graph: Any) -> Artifact:
     """The graph module's generated `forward`: no module call, no hooks, no Python file of ours."""
-    calls = [node.name for node in graph.graph.nodes if node.op == "call_function"]
+    calls = [node.name for node in graph.graph.nodes if node.op in ("call_function", "call_method")]
     return Artifact(
         call=graph.forward,
         extern_calls=len(calls),

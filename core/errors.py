@@ -133,6 +133,18 @@ class BackendBroken(BackendError):
     id = "CORE-B005"
 
 
+class BackendRetired(BackendNotInstalled):
+    """The name is one of the past: the backend it meant is gone."""
+
+    id = "CORE-B009"
+
+
+class PluginNotLocked(BackendUnavailable):
+    """A lock is required, and it does not hold the plugin as it is installed."""
+
+    id = "CORE-B010"
+
+
 class BackendFailed(BackendError):
     """The backend raised while compiling a graph."""
 
@@ -149,3 +161,15 @@ class NotTwiceDifferentiable(BackendError, RuntimeError):
     """A compiled graph can't give the gradient of its gradient for this call."""
 
     id = "CORE-B008"
+
+
+class PluginNameRefused(CoreError, ValueError):
+    """`core new` was given a name that no backend can have, or that belongs to another one."""
+
+    id = "CORE-N001"
+
+
+class PluginNotWritten(CoreError, OSError):
+    """`core new` could not write the project's folder."""
+
+    id = "CORE-N002"

@@ -20,6 +20,7 @@ COMMANDS = {
     "list": "listing",
     "info": "listing",
     "doctor": "doctor",
+    "new": "new",
 }
 """Command -> the file of this folder that registers it. Only that file is imported when a command is named first."""
 

@@ -7,7 +7,7 @@ runs no plugin code.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 
 from ..plugin import PROJECT
@@ -27,7 +27,10 @@ BUILTIN = {
 
 @dataclass(frozen=True)
 class InstalledBackend:
-    """One backend of one distribution. problem: why its manifest can't be used, empty when it can."""
+    """One backend of one distribution. problem: why its manifest can't be used, empty when it can.
+
+    source: the distribution's metadata, None for core's own backends in a tree that was never installed.
+    """
 
     name: str
     distribution: str
@@ -35,6 +38,7 @@ class InstalledBackend:
     entry_point: metadata.EntryPoint
     manifest: Manifest | None = None
     problem: str = ""
+    source: metadata.Distribution | None = field(default=None, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ def _of_distribution(distribution: metadata.Distribution) -> Iterator[InstalledB
     for point in points:
         if point.group == BACKENDS_GROUP:
             manifest, problem = _manifest(distribution, point.name, manifests.get(normalise(point.name)))
-            yield InstalledBackend(point.name, name, version, point, manifest, problem)
+            yield InstalledBackend(point.name, name, version, point, manifest, problem, distribution)
 
 
 def _manifest(distribution: metadata.Distribution, name: str, value: str | None) -> tuple[Manifest | None, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..plugin import GRAPH_LEVELS, PLUGIN_API, Capabilities
+from .compatibility import Mismatch, mismatches
 from .versions import in_range
 
 SCHEMA = 1
@@ -62,16 +63,21 @@ class Manifest:
     def loadable(self) -> bool:
         return self.schema <= SCHEMA
 
+    def mismatches(self, versions: Mapping[str, str]) -> list[Mismatch]:
+        """One Mismatch for each range that `versions` (keys plugin_api, core, torch, python) falls out of."""
+        ranges = {side: getattr(self, side) for side in ("plugin_api", "core", "torch", "python")}
+        return mismatches(ranges, versions)
+
+    def wrong_platform(self) -> str:
+        """A sentence when the plugin is for other operating systems, else an empty text."""
+        if not self.platforms or any(sys.platform.startswith(name) for name in self.platforms):
+            return ""
+        return f"works on {', '.join(self.platforms)}, this is {sys.platform}"
+
     def incompatibilities(self, versions: Mapping[str, str]) -> list[str]:
-        """One sentence for each range that `versions` (keys plugin_api, core, torch, python) falls out of."""
-        found = []
-        for side in ("plugin_api", "core", "torch", "python"):
-            wanted, have = getattr(self, side), versions.get(side)
-            if wanted and have and not in_range(have, wanted):
-                found.append(f"needs {side.replace('_', ' ')} {wanted}, this process has {have}")
-        if self.platforms and not any(sys.platform.startswith(name) for name in self.platforms):
-            found.append(f"works on {', '.join(self.platforms)}, this is {sys.platform}")
-        return found
+        """One sentence for each reason why the plugin does not fit this process."""
+        platform = self.wrong_platform()
+        return [*map(str, self.mismatches(versions)), *([platform] if platform else [])]
 
     def missing_imports(self) -> list[str]:
         """The required top-level modules that aren't installed, found without importing them."""

@@ -1,25 +1,22 @@
-"""The registry: how `backend=` becomes a ResolvedBackend, and what is said when it can't.
+"""The registry: how `backend=` becomes a ResolvedBackend.
 
-Enters: a name, a list of names, a Backend or a callable. Leaves: a ResolvedBackend, or one of the errors CORE-B001 to
-CORE-B005. Only the plugin that was resolved is imported; a plugin that fails is quarantined for the process and the
+Enters: a name, a list of names, a Backend or a callable. Leaves: a ResolvedBackend, or one of the errors of
+`refusals.py`. Only the plugin that was resolved is imported; a plugin that fails is quarantined for the process and the
 others go on. This module imports no torch.
 """
 
 from __future__ import annotations
 
+import atexit
 import difflib
-import importlib.util
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pluggy
-
 from ..errors import (
-    AmbiguousBackend,
     BackendBroken,
     BackendError,
     BackendIncompatible,
@@ -27,21 +24,29 @@ from ..errors import (
     BackendUnavailable,
     InvalidOption,
 )
-from ..plugin import PROJECT, Backend, Capabilities, Finding
-from . import hookspecs
-from .catalog import CATALOG, CONFUSED_PEERS
+from ..events import BackendReported, emit
+from ..plugin import Finding
+from ..settings import config
+from . import refusals
+from .catalog import CATALOG
 from .custom import resolve_object
 from .discovery import InstalledBackend, installed_backends
+from .loading import PluginDefect, Quarantined, configuration, load, plugin_manager
+from .lock import LockedPlugin, LockError, difference, read_lock
 from .manifest import running_versions
 from .policy import PluginPolicy, normalise, read_policy
 from .resolved import ResolvedBackend
+
+LOAD_SECONDS = 120.0
+"""How long a thread waits for another one that imports the plugin it wants."""
 
 
 class Registry:
     """The backends of one search path under one policy.
 
-    State shared between threads: `_installed`, `_resolved`, `_quarantine`, `_warned` and the plugin manager, all under
-    `_lock` (re-entrant: a plugin may look up another one while it is imported).
+    State shared between threads: `_installed`, `_resolved`, `_quarantine`, `_findings`, `_warned`, `_loading` and the
+    plugin manager, all under `_lock`. A plugin is imported under a lock of its own (in `_loading`), so that one that
+    hangs holds up nobody who wants another.
     """
 
     def __init__(
@@ -52,15 +57,17 @@ class Registry:
         versions: Mapping[str, str] | None = None,
     ) -> None:
         self._path = path
-        self._versions = versions
+        self._given_versions = versions
         self.policy: PluginPolicy = read_policy(environ, project)
         self._lock = threading.RLock()
         self._installed: tuple[InstalledBackend, ...] | None = None
         self._resolved: dict[str, ResolvedBackend] = {}
-        self._quarantine: dict[str, BackendError] = {}
-        self._warned: set[str] = set()
-        self._manager = _plugin_manager()
-        self._manager.hook.core_configure.call_historic(kwargs={"config": {"policy": self.policy}})
+        self._plugins: dict[str, Any] = {}
+        self._loading: dict[str, threading.RLock] = {}
+        self._quarantine: dict[str, Quarantined] = {}
+        self._findings: dict[str, tuple[Finding, ...]] = {}
+        self._warned: set[tuple[str, str]] = set()
+        self._manager = plugin_manager()
 
     # -- listing -----------------------------------------------------------------------------------------------------
 
@@ -76,23 +83,59 @@ class Registry:
         with self._lock:
             self._installed = None
 
+    @cached_property
+    def versions(self) -> Mapping[str, str]:
+        """The versions on this side of a mismatch, read from metadata."""
+        return self._given_versions or running_versions()
+
     def state(self, backend: InstalledBackend) -> tuple[str, str]:
-        """(state, reason) without importing the plugin: ready, denied, incompatible, unavailable or broken."""
+        """(state, reason) without importing the plugin: ready, denied, incompatible, unavailable or broken.
+
+        A ready one has a reason where it was made for an older torch than this.
+        """
         broken = self._quarantine.get(backend.qualified)
         if broken is not None:
-            return "broken", broken.what
+            return "broken", broken.error.what
         if backend.problem:
             return "broken", backend.problem
         refusal = self.policy.refusal(backend.name, backend.distribution)
         if refusal:
             return "denied", refusal
-        mismatches = self._mismatches(backend)
-        if mismatches:
-            return "incompatible", "; ".join(mismatches)
-        missing = backend.manifest.missing_imports() if backend.manifest is not None else []
+        unlocked = self.unlocked(backend)
+        if unlocked:
+            return "denied", unlocked
+        manifest = backend.manifest
+        if manifest is None:
+            return "ready", ""
+        if not manifest.loadable:
+            return "incompatible", f"its manifest has schema {manifest.schema}, newer than this core reads"
+        mismatches = manifest.mismatches(self.versions)
+        if self.policy.strict or not all(each.untested for each in mismatches) or manifest.wrong_platform():
+            reasons = [*map(str, mismatches), *filter(None, [manifest.wrong_platform()])]
+            if reasons:
+                return "incompatible", "; ".join(reasons)
+        missing = manifest.missing_imports()
         if missing:
             return "unavailable", f"it needs {', '.join(missing)}, which is not installed"
-        return "ready", ""
+        return "ready", "; ".join(f"not tested with this torch: {each}" for each in mismatches)
+
+    def unlocked(self, backend: InstalledBackend) -> str:
+        """Why the lock file does not admit a backend, where one is required; else an empty text."""
+        if not self.policy.require_lock or normalise(backend.distribution) == "core":
+            return ""
+        path = self.policy.lock_file
+        try:
+            locked = self._locked_plugins
+        except LockError as error:
+            return str(error)
+        if locked is None:
+            return f"require_lock = true, and there is no {path}"
+        reason = difference(backend, locked)
+        return f"require_lock = true, and {path} refuses it: {reason}" if reason else ""
+
+    @cached_property
+    def _locked_plugins(self) -> dict[str, LockedPlugin] | None:
+        return read_lock(self.policy.lock_file) if self.policy.lock_file is not None else None
 
     def conflicts(self) -> dict[str, tuple[InstalledBackend, ...]]:
         """Names that more than one distribution provides."""
@@ -100,6 +143,20 @@ class Registry:
         for backend in self.installed():
             by_name.setdefault(normalise(backend.name), []).append(backend)
         return {name: tuple(group) for name, group in by_name.items() if len(group) > 1}
+
+    def strangers(self) -> list[InstalledBackend]:
+        """Backends under a name that the catalog keeps for another distribution."""
+        return [backend for backend in self.installed() if refusals.owner_of(backend) is not None]
+
+    def quarantined(self) -> list[Quarantined]:
+        """The plugins that failed in this process, with the traceback of their failure."""
+        with self._lock:
+            return list(self._quarantine.values())
+
+    def findings(self) -> list[Finding]:
+        """What loading plugins changed in this process."""
+        with self._lock:
+            return [finding for findings in self._findings.values() for finding in findings]
 
     # -- resolution --------------------------------------------------------------------------------------------------
 
@@ -137,9 +194,21 @@ class Registry:
         chosen = self.find(name)
         with self._lock:
             resolved = self._resolved.get(chosen.qualified)
+            lock = self._loading.setdefault(chosen.qualified, threading.RLock())
+        if resolved is not None:
+            return resolved
+        if not lock.acquire(timeout=LOAD_SECONDS):
+            raise refusals.still_loading(chosen, LOAD_SECONDS)
+        try:
+            with self._lock:
+                resolved = self._resolved.get(chosen.qualified)
             if resolved is None:
                 self._require_usable(chosen)
-                resolved = self._resolved[chosen.qualified] = self._load(chosen)
+                resolved = self._load(chosen)
+                with self._lock:
+                    self._resolved[chosen.qualified] = resolved
+        finally:
+            lock.release()
         return resolved
 
     def _first_usable(self, specs: Sequence[Any]) -> ResolvedBackend:
@@ -158,8 +227,16 @@ class Registry:
         allowed = [b for b in self.installed() if not self.policy.refusal(b.name, b.distribution)]
         if distribution:
             allowed = [b for b in self.installed() if normalise(b.distribution) == normalise(distribution)]
-        exact = [b for b in allowed if normalise(b.name) == wanted]
-        return exact or [b for b in allowed if wanted in b.names]
+        names = [wanted]
+        owned = refusals.owned_name(wanted)
+        if owned is not None and not distribution:
+            names.append(owned)
+        for each in names:
+            exact = [b for b in allowed if normalise(b.name) == each]
+            found = exact or [b for b in allowed if each in b.names]
+            if found:
+                return found
+        return []
 
     def _disambiguate(self, name: str, candidates: list[InstalledBackend]) -> InstalledBackend:
         key = normalise(candidates[0].name)
@@ -170,55 +247,33 @@ class Registry:
             for candidate in candidates:
                 if distribution and normalise(candidate.distribution) == normalise(distribution):
                     return candidate
-        listed = ", ".join(f"{c.distribution} {c.version}" for c in candidates)
-        raise AmbiguousBackend(
-            f"{len(candidates)} distributions provide the backend {name!r}: {listed}",
-            instead="nothing was compiled",
-            remedy=f'name one as backend="{candidates[0].qualified}", or pin it in pyproject.toml: '
-            f'[tool.core.plugins] pin = {{ {key} = "{candidates[0].distribution}" }}',
-        )
+        raise refusals.ambiguous(name, candidates)
 
     def _warn_of_shadowing(self, backend: InstalledBackend) -> None:
-        owned = CATALOG.get(normalise(backend.name))
-        if owned is None or normalise(owned.distribution) == normalise(backend.distribution):
-            return
-        with self._lock:
-            if backend.qualified in self._warned:
-                return
-            self._warned.add(backend.qualified)
-        warnings.warn(
-            f"backend {backend.name!r} comes from {backend.distribution} {backend.version}; "
-            f"the name belongs to {owned.distribution}, which does not provide it here",
-            stacklevel=2,
-        )
+        owner = refusals.owner_of(backend)
+        if owner is not None:
+            self._warn_once(
+                backend,
+                f"backend {backend.name!r} comes from {backend.distribution} {backend.version}; "
+                f"the name belongs to {owner}, which does not provide it here",
+            )
 
-    # -- errors ------------------------------------------------------------------------------------------------------
+    def _warn_once(self, backend: InstalledBackend, text: str) -> None:
+        with self._lock:
+            if (backend.qualified, text) in self._warned:
+                return
+            self._warned.add((backend.qualified, text))
+        warnings.warn(text, stacklevel=2)
+
+    # -- refusals ----------------------------------------------------------------------------------------------------
 
     def _not_installed(self, name: str) -> BackendNotInstalled:
         key = normalise(name.rpartition(":")[2])
-        refused = [b for b in self.installed() if key in b.names and self.policy.refusal(b.name, b.distribution)]
-        if refused:
-            reason = self.policy.refusal(refused[0].name, refused[0].distribution)
-            return BackendNotInstalled(
-                f"backend {name!r} is installed by {refused[0].distribution}, but not allowed: {reason}",
-                instead="nothing was compiled",
-                remedy="change that setting, or choose another backend",
-            )
-        remedies = []
-        if key in CATALOG:
-            remedies.append(f'pip install "{CATALOG[key].install}"')
-        near = self.near(name)
-        if near:
-            remedies.append(f"did you mean {' or '.join(map(repr, near))}?")
-            remedies += [f'pip install "{CATALOG[n].install}"' for n in near if n in CATALOG and not self._provided(n)]
-        if key not in CATALOG and not near:
-            remedies.append("`python -m core list` shows what is installed")
-        what = f"no installed distribution provides the backend {name!r}"
-        peers = CATALOG[key].peers if key in CATALOG else (CONFUSED_PEERS.get(key, ""),)
-        present = [peer for peer in peers if peer and importlib.util.find_spec(peer.partition(".")[0]) is not None]
-        if present:
-            what += f" ({present[0]} is installed, but it is no plugin of core)"
-        return BackendNotInstalled(what, instead="nothing was compiled", remedy="; ".join(remedies))
+        for backend in self.installed():
+            reason = self.policy.refusal(backend.name, backend.distribution) if key in backend.names else ""
+            if reason:
+                return refusals.denied_by_name(name, backend, reason)
+        return refusals.not_installed(name, self.near(name), self._provided)
 
     def near(self, name: str) -> list[str]:
         """Installed names that look like `name`, then known ones, best first."""
@@ -230,105 +285,73 @@ class Registry:
     def _provided(self, name: str) -> bool:
         return any(normalise(name) in backend.names for backend in self.installed())
 
-    def _mismatches(self, backend: InstalledBackend) -> list[str]:
-        manifest = backend.manifest
-        if manifest is None:
-            return []
-        if not manifest.loadable:
-            return [f"its manifest has schema {manifest.schema}, newer than this core reads"]
-        return manifest.incompatibilities(self._versions or running_versions())
-
     def _require_usable(self, backend: InstalledBackend) -> None:
+        """Raise what forbids to import a backend, without importing it."""
         state, reason = self.state(backend)
-        label = f"backend {backend.name!r} of {backend.distribution} {backend.version}"
+        if state == "ready":
+            if reason:
+                self._warn_once(backend, f"backend {backend.name!r} of {backend.distribution}: {reason}")
+            return
+        recorded = self._quarantine.get(backend.qualified)
+        if recorded is not None:
+            raise recorded.error
         if state == "broken":
-            recorded = self._quarantine.get(backend.qualified)
-            if recorded is not None:
-                raise recorded
             raise self._broken(backend, reason)
-        if state == "denied":
-            raise BackendUnavailable(
-                f"{label} is not allowed: {reason}", instead="nothing was compiled", remedy="change that setting"
-            )
         if state == "incompatible":
-            newer_core = backend.manifest is not None and (not backend.manifest.loadable or "plugin api" in reason)
-            side = f"core or install another version of {backend.distribution}" if newer_core else backend.distribution
-            raise BackendIncompatible(
-                f"{label} does not fit this process: {reason}",
-                instead="the plugin was not loaded",
-                remedy=f"upgrade {side}, or bring the named version into its range",
-            )
-        if state == "unavailable":
-            pip = backend.manifest.requires_pip if backend.manifest is not None else ""
-            raise BackendUnavailable(
-                f"{label} can't work here: {reason}",
-                instead="nothing was compiled",
-                remedy=f'pip install "{pip}"' if pip else "install what is missing",
-            )
+            raise refusals.incompatible(backend, reason, self.versions)
+        if state == "denied" and self.unlocked(backend) == reason:
+            raise refusals.not_locked(backend, reason)
+        raise refusals.denied(backend, reason) if state == "denied" else refusals.unavailable(backend, reason)
 
-    def _broken(self, backend: InstalledBackend, reason: str) -> BackendBroken:
-        issues = backend.manifest.issues if backend.manifest is not None else ""
-        error = BackendBroken(
-            f"backend {backend.name!r} of {backend.distribution} {backend.version} could not be loaded: {reason}",
-            instead="the plugin is quarantined for this process; other backends keep working",
-            remedy=f"reinstall {backend.distribution}" + (f", or report it at {issues}" if issues else ""),
-        )
+    def _broken(self, backend: InstalledBackend, reason: str, cause: BaseException | None = None) -> BackendBroken:
+        error = refusals.broken(backend, reason)
         with self._lock:
-            self._quarantine[backend.qualified] = error
+            self._quarantine[backend.qualified] = Quarantined.of(backend, error, cause)
         return error
 
     # -- loading -----------------------------------------------------------------------------------------------------
 
     def _load(self, backend: InstalledBackend) -> ResolvedBackend:
+        given = configuration(self.policy, config.as_dict(), self.versions)
         try:
-            return self._load_unguarded(backend)
+            loaded = load(backend, self._manager, given)
         except BackendError:
             raise
-        except Exception as error:  # whatever a plugin's import or hooks raise must not reach the other plugins
-            raise self._broken(backend, f"{type(error).__name__}: {error}") from error
+        except PluginDefect as error:
+            raise self._broken(backend, str(error), error) from error
+        except (Exception, SystemExit) as error:  # whatever a plugin's code raises must not reach the other plugins
+            raise self._broken(backend, f"{type(error).__name__}: {error}", error) from error
+        with self._lock:
+            self._plugins[backend.qualified] = loaded.plugin
+            self._findings[backend.qualified] = loaded.findings
+        return loaded.resolved
 
-    def _load_unguarded(self, backend: InstalledBackend) -> ResolvedBackend:
-        plugin = backend.entry_point.load()
-        if isinstance(plugin, type):
-            plugin = plugin()
-        name = backend.qualified
-        scratch = _plugin_manager()
-        if isinstance(plugin, Backend):
-            instance, overrides = plugin, {}
-        else:
-            scratch.register(plugin, name=name)
-            scratch.check_pending()
-            answers = scratch.hook.core_backend()
-            if len(answers) != 1 or not isinstance(answers[0], Backend):
-                given = repr(answers[0]) if answers else "nothing"
-                raise self._broken(backend, f"core_backend returned {given}, not a core.plugin.Backend")
-            instance, overrides = answers[0], _directed(plugin, scratch)
-            self._manager.register(plugin, name=name)
-        capabilities = self._agreed_capabilities(backend, instance)
-        return ResolvedBackend(
-            name=backend.name,
-            backend=instance,
-            capabilities=capabilities,
-            distribution=backend.distribution,
-            version=backend.version,
-            issues=backend.manifest.issues if backend.manifest is not None else "",
-            overrides=overrides,
-        )
+    def unload(self, name: str) -> list[Finding]:
+        """Tear a loaded backend down; a later lookup of its name loads it anew. Its compiled graphs must be gone.
 
-    def _agreed_capabilities(self, backend: InstalledBackend, instance: Backend) -> Capabilities:
-        if instance.name and normalise(instance.name) != normalise(backend.name):
-            raise self._broken(backend, f"its Backend is named {instance.name!r}, not {backend.name!r}")
-        declared = backend.manifest.capabilities if backend.manifest is not None else None
-        if declared is None:
-            devices = backend.manifest.devices if backend.manifest is not None else ()
-            return replace(instance.capabilities, devices=instance.capabilities.devices or devices)
-        if type(instance).capabilities is Backend.capabilities and "capabilities" not in vars(instance):
-            return declared  # the class says nothing of its own: the manifest speaks for it
-        for entry in fields(Capabilities):
-            ours, theirs = getattr(instance.capabilities, entry.name), getattr(declared, entry.name)
-            if entry.name not in ("devices", "op_coverage") and ours != theirs:
-                raise self._broken(backend, f"its manifest says {entry.name} = {theirs!r}, its Backend {ours!r}")
-        return declared
+        Its modules stay imported: Python can't take them back. Returns what went wrong in its teardown.
+        """
+        chosen = self.find(name)
+        with self._lock:
+            resolved = self._resolved.pop(chosen.qualified, None)
+            plugin = self._plugins.pop(chosen.qualified, None)
+            self._findings.pop(chosen.qualified, None)
+            if plugin is not None:
+                self._manager.unregister(plugin)
+        if resolved is None:
+            return []
+        resolved.unloaded = True
+        try:
+            resolved.teardown()
+        except Exception as error:  # what it could not release is told; the backend is gone all the same
+            text = f"{resolved.label}: teardown raised {type(error).__name__}: {error}"
+            return [Finding("error", text, "report it to the plugin's authors")]
+        return []
+
+    def loaded(self) -> list[str]:
+        """The qualified names of the backends that this process has loaded."""
+        with self._lock:
+            return sorted(self._resolved)
 
     # -- broadcasts --------------------------------------------------------------------------------------------------
 
@@ -345,21 +368,6 @@ class Registry:
         return findings
 
 
-def _plugin_manager() -> pluggy.PluginManager:
-    manager = pluggy.PluginManager(PROJECT)
-    manager.add_hookspecs(hookspecs)
-    return manager
-
-
-def _directed(plugin: Any, manager: pluggy.PluginManager) -> dict[str, Any]:
-    """The plugin's functions named `backend_<method>`, to be bound in place of the Backend's methods."""
-    found = {}
-    for method in hookspecs.DIRECTED:
-        for implementation in getattr(manager.hook, f"backend_{method}").get_hookimpls():
-            found[method] = implementation.function
-    return found
-
-
 _default: Registry | None = None
 _default_lock = threading.Lock()
 
@@ -370,7 +378,15 @@ def default_registry() -> Registry:
     with _default_lock:
         if _default is None:
             _default = Registry()
+            atexit.register(_tear_down, _default)
         return _default
+
+
+def _tear_down(registry: Registry) -> None:
+    """At the end of the process every loaded backend may release what it holds."""
+    for name in registry.loaded():
+        for finding in registry.unload(name):
+            emit(BackendReported(name, finding))
 
 
 def resolve_backend(spec: Any) -> ResolvedBackend:

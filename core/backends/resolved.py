@@ -11,7 +11,9 @@ from typing import Any
 
 from ..errors import BackendUnavailable, InvalidOption
 from ..plugin import Backend, Capabilities, Option, Probe
+from ..settings import options_of_backend
 from .hookspecs import DIRECTED
+from .probing import ask
 
 
 @dataclass(eq=False)
@@ -45,6 +47,7 @@ class ResolvedBackend:
     def __post_init__(self) -> None:
         for hook in DIRECTED:
             setattr(self, hook, self.overrides.get(hook) or getattr(self.backend, hook))
+        self.unloaded = False
         self._probes: dict[str, Probe] = {}
         self._lock = threading.Lock()
         # A plugin that isn't thread-safe compiles one graph at a time; re-entrant, as compiling may compile.
@@ -58,6 +61,12 @@ class ResolvedBackend:
 
     def require_device(self, device: str) -> None:
         """Probe the backend for a device, once. Raises BackendUnavailable with the plugin's reason and remedy."""
+        if self.unloaded:
+            raise BackendUnavailable(
+                f"backend {self.label} was unloaded",
+                instead="nothing was compiled",
+                remedy="call core.compile again, which loads it anew",
+            )
         with self._lock:
             probe = self._probes.get(device)
         if probe is None:
@@ -76,10 +85,9 @@ class ResolvedBackend:
         declared = {entry.partition(":")[0] for entry in self.capabilities.devices}
         if declared and kind not in declared:
             return Probe(False, f"it declares the devices {', '.join(sorted(declared))}", "move the tensors there")
-        try:
-            return self.probe(device)
-        except Exception as error:  # a probe must not raise; whatever it raises says that the backend can't be used
-            return Probe(False, f"its probe raised {type(error).__name__}: {error}", self.issues)
+        if "probe" not in self.overrides and type(self.backend).probe is Backend.probe:
+            return Probe(True)  # it has none of its own: nothing to wait for
+        return ask(self.probe, device, self.issues)
 
     def require_mode(self, *, training: bool) -> None:
         """Raise BackendUnavailable when the backend does not declare what a graph asks for."""
@@ -119,24 +127,33 @@ class ResolvedBackend:
         return sorted(self.options())
 
     def validate_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The backend's options with defaults filled in. Raises InvalidOption for unknown names and wrong values."""
+        """The backend's options: the user's, else those of the setting files, else the defaults.
+
+        Raises InvalidOption for unknown names and wrong values, and says when they stand in a file.
+        """
         declared = self.options()
+        self._check_options(given, declared, "")
+        from_files = options_of_backend(self.name)
+        self._check_options(from_files, declared, f" in [tool.core.backends.{self.name}] or the user's file")
+        set_here = {**from_files, **given}
+        return {name: set_here.get(name, option.default) for name, option in declared.items()}
+
+    def _check_options(self, given: Mapping[str, Any], declared: Mapping[str, Option], place: str) -> None:
         for name, value in given.items():
             option = declared.get(name)
             if option is None:
                 raise InvalidOption(
-                    f"backend {self.label} has no option {name!r}",
+                    f"backend {self.label} has no option {name!r}{place and f', which stands{place}'}",
                     instead="nothing was compiled",
                     remedy=_suggestion(name, declared),
                 )
             problem = _value_problem(option, value)
             if problem:
                 raise InvalidOption(
-                    f"option {name!r} of backend {self.label} is {value!r}",
+                    f"option {name!r} of backend {self.label}{place} is {value!r}",
                     instead="nothing was compiled",
                     remedy=problem,
                 )
-        return {name: given.get(name, option.default) for name, option in declared.items()}
 
 
 def _suggestion(name: str, declared: Mapping[str, Option]) -> str:

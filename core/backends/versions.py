@@ -71,3 +71,20 @@ def in_range(version: str, specifier: str) -> bool:
     """
     parsed = Version.parse(version)
     return all(_clause_holds(parsed, clause) for clause in specifier.split(",") if clause.strip())
+
+
+def side_of(version: str, specifier: str) -> str:
+    """Where `version` lies when it is not in the range: "below", "above", or "outside"; an empty text when it is in."""
+    parsed = Version.parse(version)
+    failing = [
+        clause.strip() for clause in specifier.split(",") if clause.strip() and not _clause_holds(parsed, clause)
+    ]
+    sides = set()
+    for clause in failing:
+        match = _CLAUSE.match(clause)
+        assert match is not None  # _clause_holds has parsed it
+        if match["operator"] == "!=":
+            sides.add("outside")
+        else:
+            sides.add("below" if parsed < Version.parse(match["version"]) else "above")
+    return "" if not failing else sides.pop() if len(sides) == 1 else "outside"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import textwrap
 from pathlib import Path
 
@@ -60,3 +62,14 @@ def add_distribution(
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
     (info / "entry_points.txt").write_text("\n".join(points))
     return module
+
+
+def write_record(site: Path, distribution: str, module: str, version: str = "1.0") -> None:
+    """Write the distribution's RECORD: every file of its module and metadata with its digest."""
+    info = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
+    lines = [f"{info.name}/RECORD,,"]
+    for path in sorted([*(site / module).rglob("*"), *info.iterdir()]):
+        if path.is_file() and path.suffix != ".pyc" and path.name != "RECORD":
+            digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+            lines.append(f"{path.relative_to(site).as_posix()},sha256={digest},{path.stat().st_size}")
+    (info / "RECORD").write_text("\n".join(lines) + "\n")

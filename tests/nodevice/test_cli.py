@@ -78,10 +78,10 @@ def test_info_shows_the_manifest(site, capsys):
 
 
 def test_info_of_an_unknown_name_is_a_finding_with_the_error_id(site, capsys):
-    code, out, err = run(capsys, "info", "tensorrt")
+    code, out, err = run(capsys, "info", "openvino")
     assert (code, out) == (1, "")
-    assert "CORE-B001" in err and 'pip install "core-tensorrt"' in err
-    code, out, _ = run(capsys, "info", "tensorrt", "--json")
+    assert "CORE-B001" in err and 'pip install "openvino"' in err
+    code, out, _ = run(capsys, "info", "openvino", "--json")
     assert code == 1 and json.loads(out)["error"]["id"] == "CORE-B001"
 
 

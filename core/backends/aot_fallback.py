@@ -7,6 +7,7 @@ AOTAutograd would trace without noticing, with wrong results; such a graph runs 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,7 +86,36 @@ def compile_with_aot(
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
     )
-    return checked_once(compiled, captured.outputs, resolved.label)
+    shared = [] if captured.needs_grad else _sharing_memory(captured)
+    return checked_once(_without_bases(compiled, shared), captured.outputs, resolved.label)
+
+
+def _sharing_memory(captured: CapturedGraph) -> list[int]:
+    """Inputs whose storage another input has too."""
+    if captured.record is None:
+        return []
+    storages = {i.index: captured.record.facts[i.index].storage._cdata for i in captured.inputs if i.is_tensor}
+    counts = Counter(storages.values())
+    return [index for index, storage in storages.items() if counts[storage] > 1]
+
+
+def _without_bases(call: Callable[..., Any], shared: Sequence[int]) -> Callable[..., Any]:
+    """`call` on inputs that are nobody's views.
+
+    Inputs that share memory are merged into one base: when tracing their storage, when running the tensor that they are
+    views of, if they are. A detached input is no view, and both are the storage.
+    """
+    if not shared:
+        return call
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        given = list(inputs)
+        for index in shared:
+            given[index] = inputs[index].detach()
+        originals = {id(given[index]): inputs[index] for index in shared}
+        return tuple(originals.get(id(output), output) for output in call(*given))
+
+    return run
 
 
 def _boxed(call: Callable[..., Any]) -> Callable[..., Any]:

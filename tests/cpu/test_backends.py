@@ -400,6 +400,21 @@ def test_inference_on_inputs_that_share_memory_goes_to_aot_autograd(lenient):
         torch.testing.assert_close(mine, theirs)
 
 
+def test_a_base_and_its_view_go_to_aot_autograd_as_their_storage(lenient):
+    def update(base, view):
+        base.mul_(2)
+        return base, view + 1
+
+    base = torch.randn(4, 3)
+    run = compiled(update, base, base[1], backend="inductor")
+    for _ in range(2):
+        mine, theirs = torch.randn(4, 3), torch.empty(4, 3)
+        theirs.copy_(mine)
+        found, expected = run(mine, mine[1]), update(theirs, theirs[1])
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(mine, theirs)
+
+
 def test_training_that_functionalisation_refuses_runs_as_captured(lenient):
     backend = Recording()
 

@@ -300,7 +300,7 @@ class WrapperPrinter:
         single = len(call.results) == 1 and call.results[0].position is None
         if single:
             name = self.names[call.results[0]] = self.fresh_name()
-            self.lines.append(f"{name} = {line}")
+            self.lines.append(f"{name} = {line}.resolve_neg()" if call.negated else f"{name} = {line}")
         else:
             self.lines.append(f"{call.name} = {line}")
             sized = [result for _, result, _ in call.size_binds]

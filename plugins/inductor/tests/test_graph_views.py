@@ -114,3 +114,8 @@ def test_inputs_with_a_storage_offset():
 def test_expanded_and_overlapping_inputs():
     check(lambda x: (x * 2, x.sum(0)), randn(1, 6).expand(4, 6))
     check(lambda x: x.as_strided((3, 4), (2, 1)) + 1, randn(12), kernels=1)
+
+
+def test_views_that_negate_lazily_are_read_with_their_sign():
+    x = torch.randn(5, dtype=torch.complex64)
+    check(lambda x: (x.conj().imag + 1, x.conj().imag * 2, torch.view_as_real(x.conj().resolve_conj()) + 1), x)

@@ -144,6 +144,7 @@ class Extern:
     returned tensor that is used, in `result_paths` order. fresh: no result shares storage with an argument.
     binds: the symbol that the returned number is; size_binds: symbols that first appear as sizes of results.
     out: the callable's out= variant accepts the first result. order: random or otherwise effectful, kept in order.
+    negated: the result may be a view that is negated lazily, by a bit that kernels don't read.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Extern:
     kwargs: dict
     results: list[ExternResult] = field(default_factory=list)
     fresh: bool = True
+    negated: bool = False
     effect: bool = False
     out_path: str | None = None
     binds: str | None = None

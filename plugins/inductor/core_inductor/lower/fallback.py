@@ -93,10 +93,20 @@ def make_extern(lowering: GraphLowering, node: fx.Node, *, args: tuple | None = 
         call.effect = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
         aliased = any(r.alias_info is not None for r in schema.returns)
         call.fresh = not aliased and schema.name not in MAY_ALIAS and not shares_storage(node)
+        call.negated = not call.fresh and _may_negate(node, schema.name)
     else:
         call.fresh = False
         call.effect = True
     return call
+
+
+def _may_negate(node: fx.Node, name: str) -> bool:
+    """True for a view of real numbers that the call may negate lazily: of complex ones, or by its very meaning."""
+    fake = node.meta.get("val")
+    if not isinstance(fake, torch.Tensor) or fake.layout != torch.strided or not fake.is_floating_point():
+        return False
+    fakes = [value for source in node.all_input_nodes for value in leaves(source.meta.get("val"))]
+    return name == "aten::_neg_view" or any(isinstance(f, torch.Tensor) and f.is_complex() for f in fakes)
 
 
 def shares_storage(node: fx.Node) -> bool:

@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 
-.PHONY: demo test test-all fuzz opdb lint bench models soak build clean
+.PHONY: demo test test-all fuzz opdb lint bench models catalog soak build clean
 
 $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conformance/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -48,6 +48,10 @@ bench: $(STAMP)
 
 models: $(STAMP)
 	$(RUN) -m bench.models_table $(ARGS)
+
+catalog: $(STAMP)
+	$(RUN) -m pip install -q -c constraints.txt jinja2
+	$(RUN) -m catalog.site $(ARGS)
 
 soak: $(STAMP)
 	$(RUN) tools/soak.py $(ARGS)

@@ -1,0 +1,1 @@
+"""A backend of core on top of NumPy."""

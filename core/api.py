@@ -279,6 +279,24 @@ def reset() -> None:
     events.reset_totals()
 
 
+def unload_backend(name: str) -> None:
+    """Tear a backend down: drop every compiled entry, then let its plugin release what it holds.
+
+    What was compiled with it raises BackendUnavailable until `compile` is called again, which loads it anew. What its
+    teardown can't release is a warning.
+    """
+    import warnings
+
+    from .backends.registry import default_registry
+
+    for item in list(_every):
+        item.callback.reset()
+        item.reset()
+    _callables.clear()  # so that compile makes new ones, with the backend as it is loaded then
+    for finding in default_registry().unload(name):
+        warnings.warn(f"{finding.text}; {finding.remedy}", RuntimeWarning, stacklevel=2)
+
+
 def stats() -> dict[str, int]:
     """Totals since the last reset: frames, graphs, ops, breaks, recompiles, skipped, kernels, extern_calls."""
     return events.totals()

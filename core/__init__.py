@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     **dict.fromkeys(
         "compile optimize disable reset explain stats list_backends set_default_backend get_default_backend "
-        "compile_module_ capture_program".split(),
+        "compile_module_ capture_program unload_backend".split(),
         "api",
     ),
     **dict.fromkeys(("is_compiling", "is_dynamo_compiling", "is_exporting"), "options"),
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .api import reset as reset
     from .api import set_default_backend as set_default_backend
     from .api import stats as stats
+    from .api import unload_backend as unload_backend
     from .errors import BackendError as BackendError
     from .errors import CoreError as CoreError
     from .errors import Unsupported as Unsupported

@@ -6,6 +6,9 @@ runs no plugin code.
 
 from __future__ import annotations
 
+import os
+import site
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -60,29 +63,67 @@ class InstalledBackend:
 
 
 def installed_backends(path: Sequence[str] | None = None) -> tuple[InstalledBackend, ...]:
-    """Every backend that the distributions on `path` (default: sys.path) publish, sorted by name and distribution."""
-    found = [backend for distribution in _distributions(path) for backend in _of_distribution(distribution)]
+    """Every backend that the distributions on `path` publish, sorted by name and distribution.
+
+    path: by default sys.path without the working folder, unless that was put there on purpose.
+    """
+    found = [
+        backend
+        for name, version, distribution in _distributions(search_path() if path is None else path)
+        for backend in _of_distribution(name, version, distribution)
+    ]
     if not any(normalise(backend.distribution) == PROJECT for backend in found):
         found += _builtin()
     return tuple(sorted(found, key=lambda backend: (backend.name, backend.distribution)))
 
 
-def _distributions(path: Sequence[str] | None) -> Iterator[metadata.Distribution]:
-    """Distributions by name; of two with one name the first on the path counts, as it does for imports."""
+def search_path() -> list[str]:
+    """Where distributions are looked for: sys.path, without the working folder that Python puts there by itself.
+
+    A folder somebody works in may hold the metadata of anything; it counts when PYTHONPATH or the site names it.
+    """
+    here = _resolved(os.curdir)
+    named = [*os.environ.get("PYTHONPATH", "").split(os.pathsep), *site.getsitepackages(), site.getusersitepackages()]
+    on_purpose = here in {_resolved(folder) for folder in named if folder}
+    return [folder for folder in sys.path if on_purpose or _resolved(folder or os.curdir) != here]
+
+
+def _resolved(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def _distributions(path: Sequence[str]) -> Iterator[tuple[str, str, metadata.Distribution]]:
+    """(name, version, distribution); of two with one name the first on the path counts, as it does for imports."""
     seen: set[str] = set()
-    found = metadata.distributions() if path is None else metadata.distributions(path=list(path))
-    for distribution in found:
+    for distribution in metadata.distributions(path=list(path)):
         text = distribution.read_text("entry_points.txt")
         if not text or BACKENDS_GROUP not in text:
             continue
-        name = normalise(distribution.metadata["Name"] or "")
-        if name and name not in seen:
-            seen.add(name)
-            yield distribution
+        name, version = _identity(distribution)
+        key = normalise(name)
+        if key and key not in seen:
+            seen.add(key)
+            yield name, version, distribution
 
 
-def _of_distribution(distribution: metadata.Distribution) -> Iterator[InstalledBackend]:
-    name, version = distribution.metadata["Name"], distribution.version or "0"
+def _identity(distribution: metadata.Distribution) -> tuple[str, str]:
+    """(name, version) from the head of the metadata; the parser of the standard library reads all of it each time."""
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    name = version = ""
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        if not colon:
+            break  # the blank line behind the headers
+        if key == "Name":
+            name = value.strip()
+        elif key == "Version":
+            version = value.strip()
+        if name and version:
+            break
+    return name, version or "0"
+
+
+def _of_distribution(name: str, version: str, distribution: metadata.Distribution) -> Iterator[InstalledBackend]:
     points = distribution.entry_points
     manifests = {normalise(point.name): point.value for point in points if point.group == MANIFESTS_GROUP}
     for point in points:

@@ -35,7 +35,7 @@ class PluginPolicy:
     deny: tuple[str, ...] = ()
     pin: Mapping[str, str] = field(default_factory=dict)
     require_lock: bool = False
-    lock_file: Path | None = None
+    lock_file: Path = Path(LOCK_FILE)
     only: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     strict: bool = False

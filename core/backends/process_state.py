@@ -45,7 +45,7 @@ class Part:
     def difference(self, before: Any) -> str:
         """How the value differs from `before`, or an empty text."""
         after = self.read()
-        if after == before:
+        if before == after:
             return ""
         return self.tell(before, after) if self.tell is not None else f"{self.name}: {before!r} became {after!r}"
 

@@ -19,7 +19,11 @@ from .output import FOUND, OK, USAGE, print_json
 COMMANDS = {
     "list": "listing",
     "info": "listing",
+    "search": "listing",
     "doctor": "doctor",
+    "install": "install",
+    "lock": "lock",
+    "cache": "cache",
     "new": "new",
 }
 """Command -> the file of this folder that registers it. Only that file is imported when a command is named first."""

@@ -7,19 +7,21 @@ import dataclasses
 from typing import Any
 
 from .output import FOUND, OK, print_json
+from .places import add_plugins_dir, chosen_registry
 
 
 def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
     doctor = subparsers.add_parser("doctor", parents=[common], help="what is wrong with this installation")
     doctor.add_argument("name", metavar="NAME", nargs="?", help="only this backend")
+    doctor.add_argument("--verify", action="store_true", help="also compile a small function and compare with eager")
     doctor.set_defaults(run=_doctor)
+    add_plugins_dir(doctor)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
-    from ..backends.registry import Registry
     from ..report.doctor import examine
 
-    findings = examine(Registry(), parsed.name)
+    findings = examine(chosen_registry(parsed), parsed.name, verify=parsed.verify)
     if parsed.json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:

@@ -1,48 +1,49 @@
 """`core doctor`: what is wrong with an installation, as findings with a remedy each. Imports no torch.
 
-Plugins are loaded and probed in subprocesses, so that a plugin that crashes, hangs or changes its process can't take
-the doctor with it.
+Plugins are loaded and probed in subprocesses (`doctor_probe.py`), so that a plugin that crashes, hangs or changes its
+process can't take the doctor with it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+from ..backends import refusals
 from ..backends.discovery import InstalledBackend
 from ..backends.manifest import running_versions
 from ..backends.registry import Registry
 from ..backends.versions import in_range
 from ..plugin import Finding
+from ..settings import unknown_keys
 
 PROBE_SECONDS = 60.0
 """For the whole subprocess: a vendor's module alone was measured to take 10 s to import."""
 
+PROBES_AT_ONCE = 2
+
 SUPPORTED_PYTHON = ">=3.11,<3.14"
 
-_PROBE = """
-import json, sys
-from core.backends.registry import Registry
-registry = Registry()
-resolved = registry.resolve(sys.argv[1])
-devices = sorted({entry.partition(":")[0] for entry in resolved.capabilities.devices}) or ["cpu"]
-probes = {device: resolved.probe(device) for device in devices}
-findings = [[f.level, f.text, f.remedy] for f in registry.diagnose()]
-report = {device: [p.ok, p.reason, p.remedy, dict(p.runtime_versions)] for device, p in probes.items()}
-print("\\n" + json.dumps({"probes": report, "findings": findings}, default=str))
-"""
 
+def examine(registry: Registry, name: str | None = None, *, verify: bool = False) -> list[Finding]:
+    """Findings about the interpreter, torch, the settings, the plugins and their conflicts.
 
-def examine(registry: Registry, name: str | None = None) -> list[Finding]:
-    """Findings about the interpreter, torch, the plugins and their conflicts; with `name`, about that backend only."""
+    name: only that backend; verify: also compile a small function with each backend and compare it with eager.
+    """
     if name is not None:
-        return _backend(registry, registry.find(name))
-    findings = [_python(), _torch(), *_shadowing(Path.cwd()), *_conflicts(registry)]
-    for backend in registry.installed():
-        findings += _backend(registry, backend)
+        return _backend(registry, registry.find(name), verify)
+    findings = [_python(), _torch(), *_shadowing(Path.cwd()), *_settings()]
+    findings += [*_conflicts(registry), *_strangers(registry), *_quarantined(registry), *registry.findings()]
+    with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
+        for found in pool.map(lambda backend: _backend(registry, backend, verify), registry.installed()):
+            findings += found
     return findings
 
 
@@ -72,54 +73,106 @@ def _shadowing(folder: Path) -> list[Finding]:
     return found
 
 
-def _conflicts(registry: Registry) -> list[Finding]:
-    return [
-        Finding(
+def _settings() -> Iterator[Finding]:
+    for line in unknown_keys():
+        yield Finding("warning", line, "correct or remove it")
+
+
+def _conflicts(registry: Registry) -> Iterator[Finding]:
+    for name, group in registry.conflicts().items():
+        chosen = registry.policy.pin.get(name, "")
+        providers = ", ".join(f"{b.distribution} {b.version}" for b in group)
+        if chosen:
+            yield Finding("info", f"the backend name {name!r} is provided by {providers}; pinned is {chosen}")
+        else:
+            pin = refusals.pin_line(name, group[0].distribution)
+            text = f"the backend name {name!r} is provided by {providers}"
+            yield Finding("warning", text, f"pin one in pyproject.toml: [tool.core.plugins] {pin}")
+
+
+def _strangers(registry: Registry) -> Iterator[Finding]:
+    for backend in registry.strangers():
+        owner = refusals.owner_of(backend)
+        yield Finding(
             "warning",
-            f"the backend name {name!r} is provided by {', '.join(b.distribution for b in group)}",
-            f'pin one in pyproject.toml: [tool.core.plugins] pin = {{ {name} = "{group[0].distribution}" }}',
+            f"{refusals.label(backend)} has a name that belongs to {owner}",
+            f"pip uninstall {backend.distribution}, or deny it: [tool.core.plugins] deny",
         )
-        for name, group in registry.conflicts().items()
-    ]
 
 
-def _backend(registry: Registry, backend: InstalledBackend) -> list[Finding]:
+def _quarantined(registry: Registry) -> Iterator[Finding]:
+    """The plugins that failed in this very process, as a program that calls the doctor sees them."""
+    for record in registry.quarantined():
+        trace = f"\n{record.traceback.rstrip()}" if record.traceback else ""
+        yield Finding("error", f"{record.error.what}{trace}", record.error.remedy)
+
+
+def _backend(registry: Registry, backend: InstalledBackend, verify: bool) -> list[Finding]:
     label = f"backend {backend.name!r} ({backend.distribution} {backend.version})"
     findings = [
         Finding("warning", f"{label}: {text}") for text in (backend.manifest.warnings if backend.manifest else ())
     ]
+    if backend.manifest is None and not backend.problem and backend.distribution != "core":
+        text = f"{label} has no manifest: its versions and devices are known only once it is imported"
+        findings.append(Finding("warning", text, "its authors add one under the entry point group core.manifests"))
     state, reason = registry.state(backend)
     if state == "denied":
         return [*findings, Finding("info", f"{label} is not allowed: {reason}")]
     if state != "ready":
-        pip = backend.manifest.requires_pip if backend.manifest is not None else ""
-        remedy = f'pip install "{pip}"' if state == "unavailable" and pip else f"reinstall {backend.distribution}"
-        return [*findings, Finding("error", f"{label} is {state}: {reason}", remedy)]
-    return findings + _probed(label, backend.qualified)
+        return [*findings, Finding("error", f"{label} is {state}: {reason}", _remedy(registry, backend, state))]
+    if reason:
+        findings.append(Finding("warning", f"{label}: {reason}", f"pip install --upgrade {backend.distribution}"))
+    return findings + _probed(label, backend.qualified, verify)
 
 
-def _probed(label: str, qualified: str) -> list[Finding]:
+def _remedy(registry: Registry, backend: InstalledBackend, state: str) -> str:
+    if state == "incompatible":
+        return refusals.incompatible(backend, "", registry.versions).remedy
+    if state == "unavailable":
+        return refusals.unavailable(backend, "").remedy
+    return refusals.broken(backend, "").remedy
+
+
+# -- the subprocess ---------------------------------------------------------------------------------------------------
+
+
+def _probed(label: str, qualified: str, verify: bool) -> list[Finding]:
     root = str(Path(__file__).resolve().parent.parent.parent)
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", "")))))
-    command = [sys.executable, "-P", "-c", _PROBE, qualified]
+    command = [sys.executable, "-P", "-m", "core.report.doctor_probe", qualified, str(PROBE_SECONDS)]
+    command += ["--verify"] if verify else []
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environ)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS + 10, env=environ)
     except subprocess.TimeoutExpired:
-        text = f"{label}: loading and probing took longer than {PROBE_SECONDS:.0f} s"
-        return [Finding("error", text, "report it to the plugin's authors")]
-    if done.returncode != 0:
+        return [_too_slow(label, "")]
+    answer = _answer(done.stdout)
+    if answer is None:
+        if "Timeout (" in done.stderr:
+            return [_too_slow(label, _innermost(done.stderr))]
         lines = done.stderr.strip().splitlines()
-        message = next((line for line in lines if "[CORE-" in line), lines[-1] if lines else "")
-        return [Finding("error", f"{label} can't be loaded: {message or f'exit status {done.returncode}'}")]
-    report = json.loads(done.stdout.strip().splitlines()[-1])
-    findings = [_probe_finding(label, device, *probe) for device, probe in report["probes"].items()]
-    return findings + [Finding(*finding) for finding in report["findings"]]
+        died = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
+        return [Finding("error", f"{label} can't be loaded: {died}" + (f": {lines[-1]}" if lines else ""))]
+    return [Finding(*(text.replace("BACKEND", label, 1) for text in finding)) for finding in answer]
 
 
-def _probe_finding(
-    label: str, device: str, ok: bool, reason: str, remedy: str, runtime_versions: dict[str, str]
-) -> Finding:
-    versions = ", ".join(f"{name} {version}" for name, version in runtime_versions.items())
-    if ok:
-        return Finding("info", f"{label} works on {device}" + (f" with {versions}" if versions else ""))
-    return Finding("error", f"{label} can't work on {device}: {reason}", remedy)
+def _answer(output: str) -> list[list[str]] | None:
+    """The findings in the last line of the output; None when the process ended before it wrote them."""
+    last = output.strip().rpartition("\n")[2]
+    try:
+        found: Any = json.loads(last)
+    except ValueError:
+        return None
+    return found["findings"] if isinstance(found, dict) and "findings" in found else None
+
+
+def _too_slow(label: str, where: str) -> Finding:
+    place = f"; it was in {where}" if where else ""
+    text = f"{label}: loading and probing took longer than {PROBE_SECONDS:g} s{place}"
+    return Finding("error", text, "report it to the plugin's authors; CORE_DISABLE_PLUGINS leaves it out meanwhile")
+
+
+def _innermost(stderr: str) -> str:
+    """Where the main thread was, from what faulthandler wrote."""
+    stack = stderr.rpartition("Current thread")[2] or stderr
+    found = re.search(r'File "(.*?)", line (\d+) in (\S+)', stack)
+    return "{}:{} in {}".format(*found.groups()) if found is not None else ""

@@ -45,9 +45,10 @@ def test_list_prints_a_line_a_backend(site, capsys):
     code, out, _ = run(capsys, "list")
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].split() == ["name", "distribution", "version", "devices", "state", "summary"]
-    rows = [line.split(maxsplit=5) for line in lines[1:]]
-    assert ["alpha", "core-alpha", "1.0", "cpu", "ready", "a backend for tests"] in rows
+    columns = ["name", "distribution", "version", "devices", "tier", "certificate", "state", "summary"]
+    assert lines[0].split() == columns
+    rows = [line.split(maxsplit=7) for line in lines[1:]]
+    assert ["alpha", "core-alpha", "1.0", "cpu", "community", "none", "ready", "a backend for tests"] in rows
     assert any(line.startswith("eager ") for line in lines)
 
 
@@ -57,8 +58,8 @@ def test_list_as_json_with_known_names(site, capsys):
     rows = {row["name"]: row for row in json.loads(out)}
     assert code == 0
     assert rows["alpha"]["state"] == "ready" and rows["alpha"]["devices"] == ["cpu"]
-    assert rows["tensorrt"]["state"] == "not installed"
-    assert rows["tensorrt"]["reason"] == 'pip install "core-tensorrt"'
+    assert rows["hidet"]["state"] == "not installed"
+    assert rows["hidet"]["reason"].startswith('pip install "hidet"')
 
 
 def test_list_finds_an_incompatible_plugin(site, capsys):

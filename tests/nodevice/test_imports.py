@@ -38,6 +38,16 @@ TORCH_FREE = (
     "core.guards.shapes",
     "core.guards.tree",
     "core.backends.catalog",
+    "core.backends.loading",
+    "core.backends.lock",
+    "core.backends.process_state",
+    "core.backends.torch_state",
+    "core.cache.folders",
+    "core.cli.cache",
+    "core.cli.doctor",
+    "core.cli.install",
+    "core.cli.listing",
+    "core.cli.lock",
     "core.backends.certificates",
     "core.backends.discovery",
     "core.backends.hookspecs",
@@ -94,7 +104,9 @@ def test_names_of_core_are_loaded_on_first_use_and_unknown_ones_are_attribute_er
     assert run(program).stdout.strip() == "module 'core' has no attribute 'no_such_name'"
 
 
-@pytest.mark.parametrize("command", [("list",), ("list", "--all"), ("info", "eager"), ("--help",)])
+@pytest.mark.parametrize(
+    "command", [("list",), ("list", "--all"), ("info", "eager"), ("search", "eager"), ("cache", "list"), ("--help",)]
+)
 def test_the_command_line_works_where_torch_is_missing(command):
     program = WITHOUT_TORCH + "from core.cli import main\nsys.exit(main(sys.argv[1:]))"
     done = run(program, *command)

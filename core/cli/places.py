@@ -1,0 +1,45 @@
+"""Where a command looks for plugins: sys.path, and with --plugins-dir a folder that holds installed distributions."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..backends.registry import Registry
+
+
+def add_plugins_dir(parser: argparse.ArgumentParser) -> None:
+    """Let a command take --plugins-dir."""
+    parser.add_argument(
+        "--plugins-dir",
+        metavar="DIR",
+        type=_folder,
+        help="also the distributions in this folder, as `pip install --target DIR` leaves them",
+    )
+
+
+def chosen_registry(parsed: argparse.Namespace) -> Registry:
+    """The registry of sys.path and of --plugins-dir, whose folder this process and its children import from."""
+    from ..backends.discovery import search_path
+    from ..backends.registry import Registry
+
+    folder = getattr(parsed, "plugins_dir", None)
+    if folder is None:
+        return Registry()
+    path = [*search_path(), folder]
+    if folder not in sys.path:
+        sys.path.append(folder)
+    inherited = os.environ.get("PYTHONPATH", "")
+    if folder not in inherited.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (inherited, folder)))
+    return Registry(path)
+
+
+def _folder(text: str) -> str:
+    folder = os.path.realpath(text)
+    if not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"{text} is no folder")
+    return folder

@@ -1,0 +1,215 @@
+"""ModelBuilder: the ONNX graph while it is written. Values know their dtype, and casts go where the target needs them.
+
+Names of values are short and stable; constants are shared. Sizes that are known only at run time are int64 scalars in
+the graph, and a shape made of them is concatenated there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+import torch
+from onnx import helper
+
+from .errors import ConversionError
+from .target import Target
+from .types import WIDER, element_type
+
+# Which input decides the type of a node, where it is not the first; the other inputs of that dtype are cast with it.
+_TYPED_BY = {"Where": 1, "OneHot": 2}
+_BOOL_RESULTS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsNaN IsInf Not And Or Xor".split())
+_INT64_RESULTS = frozenset("ArgMax ArgMin Shape Size NonZero".split())
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the ONNX graph. `fake` is the torch value it stands for where there is one: a tensor or a SymInt."""
+
+    name: str
+    dtype: torch.dtype
+    fake: Any = None
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes, ints or SymInts; () for a number."""
+        return tuple(self.fake.shape) if isinstance(self.fake, torch.Tensor) else ()
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def like(self, fake: Any) -> Value:
+        """The same value, known to stand for `fake`."""
+        return Value(self.name, self.dtype, fake)
+
+
+class ModelBuilder:
+    """Collects nodes, constants, inputs and outputs of one model.
+
+    result: the fake result of the node at hand; read: which of its several results somebody reads, None for all.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self.result: Any = None
+        self.read: frozenset[int] | None = None
+        self._constants: dict[Any, Value] = {}
+        self._count = 0
+
+    def wanted(self, index: int) -> bool:
+        """Whether a result of the node at hand is read."""
+        return self.read is None or index in self.read
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def fresh(self) -> str:
+        """A name that no value has."""
+        self._count += 1
+        return f"v{self._count}"
+
+    def node(self, operator: str, *inputs: Value | None, **attributes: Any) -> Value:
+        """One node with one result. `None` leaves an optional input out."""
+        return self.nodes_of(operator, 1, *inputs, **attributes)[0]
+
+    def nodes_of(self, operator: str, results: int, *inputs: Value | None, **attributes: Any) -> tuple[Value, ...]:
+        """One node with several results; those after the first have the first's dtype but for TopK's and MaxPool's."""
+        given = [value for value in inputs if value is not None]
+        typed = inputs[_TYPED_BY.get(operator, 0)] if inputs else None
+        dtype = typed.dtype if typed is not None else None
+        computed = self._computed(operator, dtype) if dtype is not None and operator != "Cast" else dtype
+        if computed is not dtype:
+            assert computed is not None
+            position = _TYPED_BY.get(operator, 0)
+            inputs = tuple(
+                self.cast(value, computed) if value is not None and at >= position and value.dtype is dtype else value
+                for at, value in enumerate(inputs)
+            )
+        names = [self.fresh() for _ in range(results)]
+        sources = [value.name if value is not None else "" for value in inputs]
+        self.nodes.append(helper.make_node(operator, sources, names, **attributes))
+        kinds = [self._result_dtype(operator, at, computed, given, attributes) for at in range(results)]
+        found = tuple(Value(name, kind) for name, kind in zip(names, kinds))
+        if computed is not dtype:
+            assert dtype is not None
+            found = tuple(self.cast(value, dtype) if value.dtype is computed else value for value in found)
+        return found
+
+    def _computed(self, operator: str, dtype: torch.dtype) -> torch.dtype:
+        if self.target.computes(operator, dtype):
+            return dtype
+        wider = WIDER.get(dtype)
+        if wider is not None and self.target.computes(operator, wider):
+            return wider
+        if dtype is torch.bool and self.target.computes(operator, torch.int64):
+            return torch.int64
+        name = str(dtype).removeprefix("torch.")
+        raise ConversionError(f"{self.target.name} has no {operator} of {name}")
+
+    def _result_dtype(
+        self, operator: str, at: int, computed: torch.dtype | None, inputs: list[Value], attributes: dict[str, Any]
+    ) -> torch.dtype:
+        if operator in _BOOL_RESULTS:
+            return torch.bool
+        if operator in _INT64_RESULTS or (operator in ("TopK", "MaxPool") and at == 1):
+            return torch.int64
+        if computed is None:
+            raise AssertionError(f"{operator} without inputs has no dtype")
+        return computed
+
+    def cast(self, value: Value, dtype: torch.dtype) -> Value:
+        """The value in another dtype, as torch's `to` gives it for values in range."""
+        if value.dtype is dtype:
+            return value
+        if value.dtype.is_floating_point and dtype is torch.bool:
+            return self.node("Not", self.node("Equal", value, self.scalar(0, value.dtype))).like(value.fake)
+        if value.dtype.is_floating_point and dtype in (torch.uint8, torch.int8, torch.int16):
+            value = self.cast(value, torch.int64).like(value.fake)  # torch wraps what is out of range
+        name = self.fresh()
+        self.nodes.append(helper.make_node("Cast", [value.name], [name], to=element_type(dtype)))
+        return Value(name, dtype, value.fake)
+
+    # -- constants ---------------------------------------------------------------------------------------------------
+
+    def constant(self, values: Any, dtype: torch.dtype, shape: Sequence[int] | None = None) -> Value:
+        """A small constant: a number, or a list with `shape`. Equal ones are one initializer."""
+        flat = tuple(values) if isinstance(values, (list, tuple)) else (values,)
+        sizes = tuple(shape) if shape is not None else (len(flat),) if isinstance(values, (list, tuple)) else ()
+        key = (tuple(map(repr, flat)), dtype, sizes)
+        found = self._constants.get(key)
+        if found is None:
+            tensor = torch.tensor(flat, dtype=dtype).reshape(sizes)
+            found = self._constants[key] = self.tensor(tensor)
+        return found
+
+    def scalar(self, number: Any, dtype: torch.dtype) -> Value:
+        """A constant of no dimensions."""
+        return self.constant(number, dtype)
+
+    def ints(self, values: Sequence[int]) -> Value:
+        """A constant vector of int64, as shapes and axes are given."""
+        return self.constant([int(value) for value in values], torch.int64)
+
+    def tensor(self, tensor: torch.Tensor, name: str | None = None) -> Value:
+        """A real tensor as an initializer, its bytes in the model."""
+        dense = tensor.detach().cpu().contiguous()
+        proto = onnx.TensorProto()
+        proto.name = name or self.fresh()
+        proto.data_type = element_type(dense.dtype)
+        proto.dims.extend(dense.shape)
+        proto.raw_data = raw_bytes(dense)
+        self.initializers.append(proto)
+        return Value(proto.name, dense.dtype, dense)
+
+    # -- sizes -------------------------------------------------------------------------------------------------------
+
+    def size_of(self, value: Value, axis: int) -> Value:
+        """One size as an int64 scalar: a constant where it is known."""
+        size = value.shape[axis]
+        if isinstance(size, int):
+            return self.scalar(size, torch.int64)
+        shape = self.node("Shape", value)
+        return self.node("Gather", shape, self.scalar(axis % value.rank, torch.int64), axis=0)
+
+    def shape_vector(self, sizes: Iterable[Any]) -> Value:
+        """A vector of int64 from ints and scalar values."""
+        parts = list(sizes)
+        if all(isinstance(part, int) for part in parts):
+            return self.ints(parts)
+        pieces = []
+        for part in parts:
+            if isinstance(part, Value):
+                pieces.append(self.reshape(self.cast(part, torch.int64), [1]))
+            elif isinstance(part, int):
+                pieces.append(self.ints([part]))
+            else:
+                raise ConversionError(f"a size {part!r} that no input of the graph gives")
+        return self.node("Concat", *pieces, axis=0) if len(pieces) > 1 else pieces[0]
+
+    def reshape(self, value: Value, sizes: Sequence[Any]) -> Value:
+        """Reshape to ints and scalar values; a size of 0 means 0."""
+        zero = {"allowzero": 1} if any(isinstance(size, int) and size == 0 for size in sizes) else {}
+        return self.node("Reshape", value, self.shape_vector(sizes), **zero)
+
+    def flat_shape_of(self, fake: torch.Tensor, sources: Sequence[Value] = ()) -> Value:
+        """The shape of a fake tensor as a vector, its symbolic sizes read from the `sources` that have them."""
+        sizes: list[Any] = []
+        for size in fake.shape:
+            sizes.append(int(size) if isinstance(size, int) else self._found(size, sources))
+        return self.shape_vector(sizes)
+
+    def _found(self, size: Any, sources: Sequence[Value]) -> Value:
+        for source in sources:
+            for axis, other in enumerate(source.shape):
+                if not isinstance(other, int) and other.node.expr == size.node.expr:
+                    return self.size_of(source, axis)
+        raise ConversionError(f"the size {size} is that of no operand")
+
+
+def raw_bytes(tensor: torch.Tensor) -> bytes:
+    """The bytes of a contiguous CPU tensor, little-endian as ONNX keeps them."""
+    return bytes(tensor.reshape(-1).view(torch.uint8).numpy()) if tensor.numel() else b""

@@ -1,0 +1,17 @@
+"""The converters, one module a family of operators; importing this package fills the table."""
+
+from . import (  # noqa: F401
+    attention,
+    casts,
+    comparisons,
+    convolution,
+    creation,
+    indexing,
+    matrix,
+    norms,
+    numbers,
+    pointwise,
+    pooling,
+    reductions,
+    shapes,
+)

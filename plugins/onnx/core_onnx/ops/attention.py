@@ -1,0 +1,68 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ..builder import ModelBuilder, Value
+from ..errors import ConversionError
+from ..registry import converts
+
+
+@converts("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def flash_attention(
+    b: ModelBuilder,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> tuple[Value, Value | None]:
+    """softmax(q k^T * scale + mask) v; rows that are masked as a whole give 0. The second result: log of the sums."""
+    if dropout_p:
+        raise ConversionError("attention with dropout draws random numbers")
+    factor = scale
+    if factor is None:
+        if not isinstance(query.shape[-1], int):
+            raise ConversionError("attention over heads of symbolic width")
+        factor = 1 / math.sqrt(query.shape[-1])
+    scores = b.node("MatMul", b.node("Mul", query, b.scalar(factor, query.dtype)), _transposed(b, key))
+    if is_causal:
+        scores = b.node("Where", _causal(b, query, key), scores, b.scalar(-math.inf, query.dtype))
+    if attn_mask is not None:
+        if attn_mask.dtype is torch.bool:
+            scores = b.node("Where", attn_mask, scores, b.scalar(-math.inf, query.dtype))
+        else:
+            scores = b.node("Add", scores, b.cast(attn_mask, query.dtype))
+    weights = b.node("Softmax", scores, axis=-1)
+    if attn_mask is not None:
+        top = b.node("ReduceMax", scores, b.ints([-1]), keepdims=1)
+        hidden = b.node("Equal", top, b.scalar(-math.inf, query.dtype))
+        weights = b.node("Where", hidden, b.scalar(0, query.dtype), weights)
+    sums = None
+    if b.wanted(1):
+        wide = b.cast(scores, torch.float32) if query.dtype in (torch.float16, torch.bfloat16) else scores
+        sums = b.node("ReduceLogSumExp", wide, b.ints([-1]), keepdims=0)
+    return b.node("MatMul", weights, value), sums
+
+
+def _transposed(b: ModelBuilder, key: Value) -> Value:
+    order = list(range(key.rank))
+    order[-1], order[-2] = order[-2], order[-1]
+    return b.node("Transpose", key, perm=order)
+
+
+def _causal(b: ModelBuilder, query: Value, key: Value) -> Value:
+    """True where a key is not after its query."""
+    rows, columns = query.shape[-2], key.shape[-2]
+    start, step = b.scalar(0, torch.int64), b.scalar(1, torch.int64)
+    if isinstance(rows, int) and isinstance(columns, int):
+        return b.tensor(torch.ones(rows, columns, dtype=torch.bool).tril())
+    down = b.node("Range", start, b.size_of(query, query.rank - 2), step)
+    across = b.node("Range", start, b.size_of(key, key.rank - 2), step)
+    return b.node("LessOrEqual", b.node("Unsqueeze", across, b.ints([0])), b.node("Unsqueeze", down, b.ints([1])))

@@ -1,0 +1,198 @@
+"""Sums, means, extremes, counts, scans and orders along dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..builder import ModelBuilder, Value
+from ..errors import ConversionError
+from ..registry import converts
+from .operands import axes_of
+
+
+def _reduce(b: ModelBuilder, name: str, x: Value, dims: Any, keepdim: bool) -> Value:
+    axes = axes_of(dims, x.rank)
+    if not axes:
+        return b.node("Identity", x)
+    return b.node(name, x, b.ints(axes), keepdims=int(keepdim))
+
+
+@converts("aten.sum.dim_IntList", "aten.sum.default")
+def sum_(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **kwargs: Any) -> Value:
+    return _reduce(b, "ReduceSum", b.cast(x, b.result.dtype).like(x.fake), dims, keepdim)
+
+
+@converts("aten.mean.dim", "aten.mean.default")
+def mean(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **kwargs: Any) -> Value:
+    return _reduce(b, "ReduceMean", b.cast(x, b.result.dtype).like(x.fake), dims, keepdim)
+
+
+@converts("aten.prod.default", "aten.prod.dim_int")
+def prod(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **kwargs: Any) -> Value:
+    return _reduce(b, "ReduceProd", b.cast(x, b.result.dtype).like(x.fake), dims, keepdim)
+
+
+def _count(x: Value, axes: list[int]) -> int:
+    count = 1
+    for axis in axes:
+        if not isinstance(x.shape[axis], int):
+            raise ConversionError("a variance over a symbolic size")
+        count *= x.shape[axis]
+    return count
+
+
+def _variance(b: ModelBuilder, x: Value, dims: Any, correction: Any, keepdim: bool) -> tuple[Value, Value]:
+    axes = axes_of(dims, x.rank)
+    count = _count(x, axes)
+    free = count - (1 if correction is None else correction)
+    if free <= 0 or not axes:
+        raise ConversionError("a variance of too few values")
+    center = b.node("ReduceMean", x, b.ints(axes), keepdims=1)
+    apart = b.node("Sub", x, center)
+    total = b.node("ReduceSum", b.node("Mul", apart, apart), b.ints(axes), keepdims=int(keepdim))
+    flat = center if keepdim else b.node("Squeeze", center, b.ints(axes))
+    return b.node("Div", total, b.scalar(free, x.dtype)), flat
+
+
+@converts("aten.var.correction")
+def var(b: ModelBuilder, x: Value, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Value:
+    return _variance(b, x, dims, correction, keepdim)[0]
+
+
+@converts("aten.var_mean.correction")
+def var_mean(
+    b: ModelBuilder, x: Value, dims: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[Value, Value]:
+    return _variance(b, x, dims, correction, keepdim)
+
+
+@converts("aten.std.correction")
+def std(b: ModelBuilder, x: Value, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Value:
+    return b.node("Sqrt", _variance(b, x, dims, correction, keepdim)[0])
+
+
+def _extreme(b: ModelBuilder, x: Value, dims: Any, keepdim: bool, *, greatest: bool) -> Value:
+    """Along dimensions; NaN where one is among the values, which runtimes are free to drop."""
+    axes = axes_of(dims, x.rank)
+    if any(x.shape[axis] == 0 for axis in axes):
+        raise ConversionError("an extreme of no values raises in eager")
+    if x.dtype is torch.bool:
+        whole = _extreme(b, b.cast(x, torch.int32).like(x.fake), dims, keepdim, greatest=greatest)
+        return b.cast(whole, torch.bool)
+    result = _reduce(b, "ReduceMax" if greatest else "ReduceMin", x, axes, keepdim)
+    if not axes or not x.dtype.is_floating_point:
+        return result
+    unknown = b.cast(b.node("IsNaN", x), torch.int32).like(x.fake)
+    found = b.cast(_reduce(b, "ReduceMax", unknown, axes, keepdim), torch.bool)
+    return b.node("Where", found, b.scalar(float("nan"), x.dtype), result)
+
+
+@converts("aten.amax.default", "aten.max.default")
+def amax(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return _extreme(b, x, dims, keepdim, greatest=True)
+
+
+@converts("aten.amin.default", "aten.min.default")
+def amin(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    return _extreme(b, x, dims, keepdim, greatest=False)
+
+
+def _truth(b: ModelBuilder, x: Value) -> Value:
+    return b.cast(b.cast(x, torch.bool), torch.int32).like(x.fake)
+
+
+@converts("aten.any.dim", "aten.any.dims", "aten.any.default")
+def any_(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    total = _reduce(b, "ReduceSum", b.cast(_truth(b, x), torch.int64).like(x.fake), dims, keepdim)
+    return b.cast(b.cast(total, torch.bool), b.result.dtype)
+
+
+@converts("aten.all.dim", "aten.all.dims", "aten.all.default")
+def all_(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    false = b.cast(b.node("Not", b.cast(x, torch.bool)), torch.int64).like(x.fake)
+    total = _reduce(b, "ReduceSum", false, dims, keepdim)
+    return b.cast(b.node("Equal", total, b.scalar(0, torch.int64)), b.result.dtype)
+
+
+@converts("aten.argmax.default")
+def argmax(b: ModelBuilder, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return _argument(b, x, dim, keepdim, greatest=True)
+
+
+@converts("aten.argmin.default")
+def argmin(b: ModelBuilder, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+    return _argument(b, x, dim, keepdim, greatest=False)
+
+
+def _argument(b: ModelBuilder, x: Value, dim: Any, keepdim: bool, *, greatest: bool) -> Value:
+    """The first place of the extreme; the first NaN comes before every number."""
+    if not x.rank:
+        return b.scalar(0, torch.int64)
+    value, axis = (b.reshape(x, [-1]), 0) if dim is None else (x, dim % x.rank)
+    if dim is None and x.fake.numel() == 0 or dim is not None and x.shape[axis] == 0:
+        raise ConversionError("an extreme of no values raises in eager")
+    name = "ArgMax" if greatest else "ArgMin"
+    keep = int(keepdim and dim is not None)
+    result = b.node(name, value, axis=axis, keepdims=keep)
+    if x.dtype.is_floating_point:
+        unknown = b.cast(b.node("IsNaN", value), torch.int32)
+        first = b.node("ArgMax", unknown, axis=axis, keepdims=keep)
+        found = b.cast(b.node("ReduceMax", unknown, b.ints([axis]), keepdims=keep), torch.bool)
+        result = b.node("Where", found, first, result)
+    return b.reshape(result, [1] * x.rank) if keepdim and dim is None else result
+
+
+@converts("aten.max.dim")
+def max_dim(b: ModelBuilder, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    places = _argument(b, x, dim, keepdim, greatest=True)
+    return _extreme(b, x, [dim], keepdim, greatest=True), places
+
+
+@converts("aten.min.dim")
+def min_dim(b: ModelBuilder, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    places = _argument(b, x, dim, keepdim, greatest=False)
+    return _extreme(b, x, [dim], keepdim, greatest=False), places
+
+
+@converts("aten.cumsum.default")
+def cumsum(b: ModelBuilder, x: Value, dim: int, **kwargs: Any) -> Value:
+    value = b.cast(x, b.result.dtype)
+    if not x.rank:
+        return b.node("Identity", value)
+    return b.node("CumSum", value, b.scalar(dim % x.rank, torch.int64))
+
+
+@converts("aten.softmax.int", "aten._softmax.default")
+def softmax(b: ModelBuilder, x: Value, dim: int, half_to_float: bool = False) -> Value:
+    value = b.cast(x, b.result.dtype)
+    return b.node("Softmax", value, axis=dim % x.rank) if x.rank else fill_one(b, value)
+
+
+def fill_one(b: ModelBuilder, x: Value) -> Value:
+    """The softmax of one number."""
+    return b.node("Div", x, x)
+
+
+@converts("aten._log_softmax.default")
+def log_softmax(b: ModelBuilder, x: Value, dim: int, half_to_float: bool = False) -> Value:
+    value = b.cast(x, b.result.dtype)
+    return b.node("LogSoftmax", value, axis=dim % x.rank) if x.rank else b.node("Sub", value, value)
+
+
+@converts("aten._softmax_backward_data.default")
+def softmax_backward(b: ModelBuilder, gradient: Value, output: Value, dim: int, dtype: Any) -> Value:
+    weighted = b.node("Mul", gradient, output)
+    if not output.rank:
+        return b.node("Sub", weighted, b.node("Mul", output, weighted))
+    total = b.node("ReduceSum", weighted, b.ints([dim % output.rank]), keepdims=1)
+    return b.cast(b.node("Sub", weighted, b.node("Mul", output, total)), b.result.dtype)
+
+
+@converts("aten._log_softmax_backward_data.default")
+def log_softmax_backward(b: ModelBuilder, gradient: Value, output: Value, dim: int, dtype: Any) -> Value:
+    if not output.rank:
+        raise ConversionError("the gradient of a log_softmax of one number")
+    total = b.node("ReduceSum", gradient, b.ints([dim % output.rank]), keepdims=1)
+    return b.cast(b.node("Sub", gradient, b.node("Mul", b.node("Exp", output), total)), b.result.dtype)

@@ -1,0 +1,29 @@
+"""Target: what a runtime computes. The emitter casts around what it doesn't, where a wider type gives the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+
+def _everything(operator: str, dtype: torch.dtype) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Target:
+    """A runtime as the emitter sees it.
+
+    opset: the version of ONNX's operator set that the model is written in; computes: (ONNX operator, dtype) -> whether
+    the runtime has a kernel of that operator for values of that dtype.
+    """
+
+    name: str = "onnx"
+    opset: int = 18
+    computes: Callable[[str, torch.dtype], bool] = _everything
+
+
+EVERYTHING = Target()
+"""Every operator for every dtype that ONNX's own specification allows it."""

@@ -1,0 +1,179 @@
+"""The call of a session on torch's memory, as generated code: what a warm call runs, line by line.
+
+Inputs are bound by address, and again only when an address or a size has changed since the thread's last call: weights
+are bound once. Results of known size are written to tensors of torch's own; others come from the runtime, whose memory
+they keep alive.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from core_onnx import OnnxGraph
+from core_onnx.types import element_type
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of the model: its place in the graph, its name, its dtype, its sizes where all are known."""
+
+    index: int
+    name: str
+    dtype: torch.dtype
+    sizes: tuple[int, ...] | None
+    number: bool = False
+
+
+def ports_of(graph: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Port], list[Port]]:
+    """The model's inputs that are still inputs, and its outputs, each once."""
+    fed = {value.name for value in graph.model.graph.input}
+    given = [
+        Port(index, name, graph.dtypes[name], _sizes(fake), not isinstance(fake, torch.Tensor))
+        for index, (name, fake) in enumerate(zip(graph.inputs, inputs))
+        if name in fed
+    ]
+    made = {
+        name: Port(index, name, graph.dtypes[name], _sizes(fake), not isinstance(fake, torch.Tensor))
+        for index, (name, fake) in enumerate(zip(graph.outputs, outputs))
+        if isinstance(name, str)
+    }
+    return given, [made[name] for name in graph.output_names]
+
+
+def _sizes(fake: Any) -> tuple[int, ...] | None:
+    if not isinstance(fake, torch.Tensor):
+        return ()
+    return tuple(fake.shape) if all(isinstance(size, int) for size in fake.shape) else None
+
+
+class SessionCall:
+    """Generates the call of a session. `source` is its text, `function` the call.
+
+    open_session: makes the session, now and once more in the child of a fork, where the runtime's threads are gone.
+    count: number of the graph's inputs; outputs: for each of its results an index into `results` or a constant.
+    State shared between threads: none but `_living` below; each thread has a binding of its own.
+    """
+
+    def __init__(
+        self,
+        open_session: Callable[[], Any],
+        ports: tuple[Sequence[Port], Sequence[Port]],
+        count: int,
+        outputs: Sequence[Any],
+        device: str,
+    ) -> None:
+        self.open_session = open_session
+        self.inputs, self.results = ports
+        self.device = torch.device(device)
+        self.namespace: dict[str, Any] = {
+            "_empty": torch.empty,
+            "_from_dlpack": torch.from_dlpack,
+            "_tensor": torch.tensor,
+            "_nothing": torch.zeros(1, device=self.device).data_ptr,
+            "_device": self.device,
+            "_int64": torch.int64,
+            "_float64": torch.float64,
+            "_bool": torch.bool,
+        }
+        self.source = "\n".join(self._lines(count, outputs))
+        self._connect(open_session())
+        exec(compile(self.source, f"<onnxrt call of {count} inputs>", "exec"), self.namespace)
+        self.function: Callable[..., Any] = self.namespace["compiled"]
+        _living.add(self)
+
+    def _connect(self, session: Any) -> None:
+        self.session = session
+        empty = [None] * len(self.inputs)
+        self.namespace["_new"] = lambda: (session.io_binding(), list(empty))
+        self.namespace["_run"] = session.run_with_iobinding
+        self.namespace["_local"] = threading.local()
+
+    def reopen(self) -> None:
+        """Another session in place of this one."""
+        self._connect(self.open_session())
+
+    # -- the text ----------------------------------------------------------------------------------------------------
+
+    def _lines(self, count: int, outputs: Sequence[Any]) -> Iterator[str]:
+        yield f"def compiled({', '.join(f'i{index}' for index in range(count))}):"
+        yield "    try:"
+        yield "        binding, bound = _local.state"
+        yield "    except AttributeError:"
+        yield "        binding, bound = _local.state = _new()"
+        for at, port in enumerate(self.inputs):
+            yield from self._bind_input(at, port)
+        if self.device.type != "cpu":
+            yield "    binding.synchronize_inputs()"
+        late = []
+        for port in self.results:
+            if port.sizes is None or port.number:
+                late.append(port)
+                yield f"    binding.bind_output({port.name!r}, {self._place()})"
+            else:
+                yield from self._bind_output(port)
+        yield "    _run(binding)"
+        if late:
+            yield "    values = binding.get_outputs()"
+        for at, port in enumerate(self.results):
+            if port in late:
+                yield f"    {port.name} = {self._taken(at, port)}"
+        items = [output if isinstance(output, str) else self._constant(output) for output in outputs]
+        yield f"    return ({''.join(f'{item}, ' for item in items)})"
+
+    def _place(self) -> str:
+        return f"{self.device.type!r}, {self.device.index or 0}"
+
+    def _bind_input(self, at: int, port: Port) -> Iterator[str]:
+        value = f"i{port.index}"
+        if port.number:
+            yield f"    {value} = _tensor({value}, dtype=_{str(port.dtype).removeprefix('torch.')})"
+            where = "'cpu', 0"
+        else:
+            yield f"    if not {value}.is_contiguous():"
+            yield f"        {value} = {value}.contiguous()"
+            where = self._place()
+        yield f"    at = {value}.data_ptr() or _nothing()"
+        known = port.sizes is not None
+        sizes = repr(port.sizes) if known else f"{value}.shape"
+        key = "at" if known else f"(at, {value}.shape)"
+        yield f"    if bound[{at}] != {key}:"
+        yield f"        binding.bind_input({port.name!r}, {where}, {element_type(port.dtype)}, {sizes}, at)"
+        yield f"        bound[{at}] = {key}"
+
+    def _bind_output(self, port: Port) -> Iterator[str]:
+        dtype = f"_{port.name}_dtype"
+        self.namespace[dtype] = port.dtype
+        yield f"    {port.name} = _empty({port.sizes!r}, dtype={dtype}, device=_device)"
+        place, kind = self._place(), element_type(port.dtype)
+        where = f"{port.name}.data_ptr() or _nothing()"
+        yield f"    binding.bind_output({port.name!r}, {place}, {kind}, {port.sizes!r}, {where})"
+
+    def _taken(self, at: int, port: Port) -> str:
+        if port.number:
+            return f"values[{at}].numpy().item()"
+        return f"_from_dlpack(values[{at}])"
+
+    def _constant(self, value: Any) -> str:
+        name = f"_constant_{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+
+_living: weakref.WeakSet[SessionCall] = weakref.WeakSet()
+_left_behind: list[Any] = []
+
+
+def _after_fork_in_child() -> None:
+    """The runtime's threads did not come along: each session is made again, and the old ones are never torn down."""
+    for call in list(_living):
+        _left_behind.append((call.session, call.namespace["_local"]))
+        call.reopen()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,75 @@
+"""The installed ONNX Runtime: its module, its providers, and the kernels that they have."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from core_onnx import Target
+
+OPSET = 18
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_TYPE_NAMES = {
+    torch.float32: "tensor(float)",
+    torch.float64: "tensor(double)",
+    torch.float16: "tensor(float16)",
+    torch.bfloat16: "tensor(bfloat16)",
+    torch.int64: "tensor(int64)",
+    torch.int32: "tensor(int32)",
+    torch.int16: "tensor(int16)",
+    torch.int8: "tensor(int8)",
+    torch.uint8: "tensor(uint8)",
+    torch.bool: "tensor(bool)",
+}
+# The name that ONNX's schema of an operator gives the type that its kernels are chosen by, where it isn't T.
+_CHOSEN_BY = {"IsNaN": ("T1", "T"), "IsInf": ("T1", "T"), "Cast": ("T1",), "Pow": ("T",), "TopK": ("T",)}
+# Written as functions of other operators in ONNX itself: without a kernel of its own the runtime takes them apart.
+_FUNCTIONS = frozenset(("Identity", "Shape", "Size", "Range"))
+
+
+def runtime() -> Any:
+    """The module onnxruntime. Raises ImportError where it isn't installed."""
+    import onnxruntime
+
+    return onnxruntime
+
+
+@functools.lru_cache(maxsize=4)
+def kernels_of(provider: str) -> dict[str, frozenset[str]]:
+    """ONNX operator -> the types that `provider` has a kernel of opset 18 for; empty where the runtime doesn't tell."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    definitions = getattr(state, "get_all_opkernel_def", None)
+    found: dict[str, set[str]] = {}
+    for kernel in definitions() if definitions is not None else ():
+        first, last = kernel.version_range
+        if kernel.provider == provider and not kernel.domain and first <= OPSET <= last:
+            found.setdefault(kernel.op_name, set()).update(_chosen_types(kernel.op_name, kernel.type_constraints))
+    return {name: frozenset(types) for name, types in found.items()}
+
+
+def _chosen_types(operator: str, constraints: dict[str, Iterable[str]]) -> Iterable[str]:
+    for name in _CHOSEN_BY.get(operator, ("T", "T1", "V", "tensor")):
+        if name in constraints:
+            return constraints[name]
+    return tuple(_TYPE_NAMES.values()) if not constraints else next(iter(constraints.values()))
+
+
+@functools.lru_cache(maxsize=4)
+def target_of(device: str) -> Target:
+    """What the runtime computes on "cpu" or "cuda": what the provider has no kernel for, CUDA leaves to the CPU."""
+    kernels = kernels_of(PROVIDERS["cpu"])
+    if not kernels:
+        return Target(f"onnxruntime {runtime().__version__}", OPSET)
+
+    def computes(operator: str, dtype: torch.dtype) -> bool:
+        return operator in _FUNCTIONS or _TYPE_NAMES[dtype] in kernels.get(operator, ())
+
+    return Target(f"onnxruntime {runtime().__version__}", OPSET, computes)
+
+
+def has_provider(device: str) -> bool:
+    """Whether the installed build has the provider of a device."""
+    return PROVIDERS.get(device, "") in runtime().get_available_providers()

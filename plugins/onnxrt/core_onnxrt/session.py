@@ -1,0 +1,65 @@
+"""A session: the runtime's compiled form of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from core.plugin import CompileFailed
+
+from .runtime import PROVIDERS, runtime
+
+LEVELS = ("all", "extended", "basic", "disabled")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How sessions are made. device: "cpu" or "cuda:0"; threads: 0 for torch's own number; profile: a path prefix."""
+
+    device: str = "cpu"
+    provider: str = "auto"
+    level: str = "all"
+    threads: int = 0
+    profile: str = ""
+
+
+def open_session(model: bytes, weights: Mapping[str, torch.Tensor], settings: Settings, name: str) -> Any:
+    """An InferenceSession of a model, its external initializers given by pointer.
+
+    `weights` must stay alive as long as the session. Raises CompileFailed with the runtime's own words.
+    """
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.log_severity_level = 3  # errors only: a library does not print
+    options.logid = name
+    options.intra_op_num_threads = settings.threads or torch.get_num_threads()
+    options.graph_optimization_level = {
+        "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+        "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+        "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+        "disabled": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    }[settings.level]
+    if settings.profile:
+        options.enable_profiling = True
+        options.profile_file_prefix = settings.profile
+    if weights:
+        values = [ort.OrtValue.from_dlpack(weight.detach()) for weight in weights.values()]
+        options.add_external_initializers(list(weights), values)
+    try:
+        return ort.InferenceSession(model, options, providers=_providers(settings))
+    except Exception as error:  # noqa: BLE001  the runtime's exceptions have no common base but this
+        raise CompileFailed("making the session", str(error)) from error
+
+
+def _providers(settings: Settings) -> list[Any]:
+    kind, _, index = settings.device.partition(":")
+    if settings.provider != "auto":
+        return [settings.provider]
+    if kind == "cuda":
+        cuda: dict[str, str] = {"device_id": index or "0", "use_tf32": str(int(torch.backends.cuda.matmul.allow_tf32))}
+        cuda["user_compute_stream"] = str(torch.cuda.current_stream().cuda_stream)
+        return [(PROVIDERS["cuda"], cuda), PROVIDERS["cpu"]]
+    return [PROVIDERS["cpu"]]

@@ -31,7 +31,7 @@ def read_content(
 ) -> Content:
     """Read and verify everything. Raises CatalogError."""
     rows, released = read_names(names), read_suites(suites)
-    verified = read_reports(reports, [row["name"] for row in rows], released)
+    verified = read_reports(reports, [row["use"] or row["name"] for row in rows], released)
     return Content(rows, verified, released, read_manifests(), read_benchmarks(benchmarks), today)
 
 

@@ -76,8 +76,13 @@ class Content:
         return report.certificate().state(self.today, self.suites)
 
     def reports_of(self, name: str) -> list[Report]:
-        """A backend's reports, newest first."""
-        return [report for report in self.reports if normalise(report.name) == normalise(name)]
+        """The reports of a name of the catalog, newest first. A foreign backend's reports name it as it is used."""
+        uses = {row["use"] or row["name"] for row in self.rows if normalise(row["name"]) == normalise(name)}
+        return [report for report in self.reports if normalise(report.name) in map(normalise, uses)]
+
+    def row_of(self, report: Report) -> Mapping[str, Any]:
+        """The row of a report's backend."""
+        return next(row for row in self.rows if report in self.reports_of(row["name"]))
 
     def manifest_of(self, name: str) -> Manifest | None:
         return self.manifests.get(normalise(name))
@@ -94,13 +99,13 @@ class Content:
     @cached_property
     def columns(self) -> list[tuple[str, str]]:
         """(profile, device) pairs that any report has, in the order of PROFILES."""
-        pairs = {(report.profile, report.device) for report in self.reports}
+        pairs = {(report.claim, report.device) for report in self.reports}
         known = {profile: at for at, profile in enumerate(PROFILES)}
         return sorted(pairs, key=lambda pair: (known.get(pair[0], len(known)), pair[0], pair[1]))
 
     def cell(self, name: str, profile: str, device: str) -> Cell:
         """The best of a backend's newest version that has a report for the profile."""
-        found = [r for r in self.reports_of(name) if (r.profile, r.device) == (profile, device)]
+        found = [r for r in self.reports_of(name) if (r.claim, r.device) == (profile, device)]
         if not found:
             return Cell("none")
         newest = found[0].version

@@ -26,7 +26,7 @@ from catalog.site.reports import REPORTS
 ROOT = Path(__file__).resolve().parents[2]
 TODAY = date(2026, 12, 1)
 NAN = "semantics::SemanticsTests::relu_keeps_nan"
-CHOLESKY = "ops::OpTests::forward[cholesky-float32]"
+CHOLESKY = "ops::OpTests::op[cholesky-float32]"
 
 
 def content_of(reports: Path, today: date = TODAY, benchmarks: Path | None = None) -> Content:
@@ -40,7 +40,7 @@ def site(tmp_path_factory) -> Path:
     put(reports, made("inductor"))
     put(reports, made("inductor", profile="smoke", ended="2026-03-01T00:00:00Z"))
     put(reports, made("aot_eager", declared=(CHOLESKY,)))
-    put(reports, made("openvino", failing=(NAN, CHOLESKY), version="2026.4.1"))
+    put(reports, made("dynamo:openvino", failing=(NAN, CHOLESKY), version="2026.4.1"))
     rows = [
         {"model": "mlp", "backend": "eager", "run_us": 200.0},
         {"model": "mlp", "backend": "inductor", "run_us": 100.0, "compile_s": 1.25},
@@ -150,6 +150,22 @@ def test_a_benchmark_without_its_machine_is_refused(tmp_path):
         read_benchmarks(tmp_path)
 
 
+def test_the_digest_is_the_one_that_the_suite_computes():
+    report = pytest.importorskip("core_conformance.report")
+    data = made(declarations=[{"reason": "Größe"}])
+    assert data["digest"] == report.digest(data)
+
+
+def test_a_run_in_a_looser_precision_is_a_claim_of_its_own(tmp_path):
+    put(tmp_path, made())
+    data = made(precision="bf16")
+    put(tmp_path, data).rename(tmp_path / "2026.12/inductor/0.1.0-inference-core@bf16-cpu.json")
+    put(tmp_path, made())
+    content = content_of(tmp_path)
+    assert content.columns == [("inference-core", "cpu"), ("inference-core@bf16", "cpu")]
+    assert {report.certificate().profile for report in content.reports} == {"inference-core", "inference-core@bf16"}
+
+
 # -- what the pages say -----------------------------------------------------------------------------------------------
 
 
@@ -173,7 +189,7 @@ def test_a_newer_version_counts_more_than_an_older_one(tmp_path):
 
 
 def test_pages_name_each_failure_and_what_was_seen(site):
-    for page in ("backends/openvino.html", "reports/2026.12/openvino/2026.4.1-inference-core-cpu.html"):
+    for page in ("backends/openvino.html", "reports/2026.12/dynamo-openvino/2026.4.1-inference-core-cpu.html"):
         text = (site / page).read_text()
         assert NAN in text and "nan-positions" in text and "where eager has one" not in text
     assert "No test of inference-core on cpu fails" in (site / "backends/inductor.html").read_text()
@@ -209,7 +225,7 @@ def test_the_index_for_machines_has_names_and_states(site):
         ("inductor", "inference-core"): "certified",
         ("inductor", "smoke"): "stale",
         ("aot_eager", "inference-core"): "certified",
-        ("openvino", "inference-core"): "failed",
+        ("dynamo:openvino", "inference-core"): "failed",
     }
     assert {row["name"] for row in index["backends"]} >= {"inductor", "fx2trt"}
     for each in index["certificates"]:

@@ -31,7 +31,11 @@ class Case:
 
     def call(self, **fixtures: Any) -> None:
         """Run the test in a fresh instance of its class."""
-        bound = getattr(self.cls(), self.method)
+        instance = self.cls()
+        begin = getattr(instance, "begin", None)
+        if begin is not None:
+            begin(fixtures["subject"])
+        bound = getattr(instance, self.method)
         wanted = inspect.signature(bound).parameters
         bound(**{name: value for name, value in fixtures.items() if name in wanted}, **dict(self.parameters))
 

@@ -24,7 +24,18 @@ from ..guards.source import (
     LocalSource,
 )
 from ..guards.tensor_spec import TensorSpec
-from ..variables import array, context, deque, immutable, limits, mapping, outside_iterator, sequence, weak_reference
+from ..variables import (
+    array,
+    array_class,
+    context,
+    deque,
+    immutable,
+    limits,
+    mapping,
+    outside_iterator,
+    sequence,
+    weak_reference,
+)
 from ..variables import constant as constants
 from ..variables import range as ranges
 from ..variables import set as sets
@@ -265,6 +276,8 @@ def _class(tx: Any, value: type, source: Any) -> VT:
     module = value.__module__ or ""
     if BuiltinVariable.handles(value):
         return BuiltinVariable(value, source)
+    if module.partition(".")[0] == "numpy" and array_class.makes_known(value):
+        return array_class.ArrayClassVariable(value, source)
     if (
         issubclass(value, torch.Tensor)
         or module == "torch"

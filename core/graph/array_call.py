@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,14 @@ def _array(leaf: Any) -> Any:
     return as_layer_array(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _own(leaf: Any) -> Any:
+def _plain(leaf: Any) -> Any:
+    """The tensor of a result; NumPy knows no lazy conjugation or negation."""
     tensor = tensor_of(leaf)
+    return tensor.resolve_conj().resolve_neg() if isinstance(tensor, torch.Tensor) else tensor
+
+
+def _own(leaf: Any) -> Any:
+    tensor = _plain(leaf)
     return tensor.clone() if isinstance(tensor, torch.Tensor) else tensor
 
 
@@ -28,8 +35,8 @@ def array_call(name: str, method: bool, own: bool) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = map_tree(_array, (args, kwargs))
         owner = args[0] if method else array_layer()
-        result = getattr(owner, name)(*args[method:], **kwargs)
-        return map_tree(_own if own else tensor_of, result)
+        result = operator.attrgetter(name)(owner)(*args[method:], **kwargs)
+        return map_tree(_own if own else _plain, result)
 
-    call.__name__ = call.__qualname__ = f"numpy_{name.strip('_')}"
+    call.__name__ = call.__qualname__ = f"numpy_{name.strip('_').replace('.', '_')}"
     return call

@@ -6,6 +6,7 @@ any other use breaks the graph. An array comes back to Python as a real one over
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,18 @@ import torch
 
 from ..errors import Unsupported
 from ..graph.array_call import array_call
+from ..graph.geometry import hint
+from ..graph.symbols import plain
 from ..graph.tree import map_tree
 from ..guards.checks import Equals, Is, TypeIs
 from ..guards.source import AttrSource, CallSource
 from . import array_functions
+from .array_class import ArrayNumberVariable, is_number_class
 from .array_proof import REMEDY, Trial
 from .base import BuiltinMethodVariable, ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .container import SequenceCursor, as_index
+from .immutable import ImmutableVariable
 from .python_module import OpaqueVariable
 from .range import SliceVariable
 
@@ -36,11 +41,21 @@ class ArrayVariable(VariableTracker):
 
     kind = "ndarray"
 
-    def __init__(self, tensor: VT, scalar: bool = False, source: Any = None, value: Any = None) -> None:
+    def __init__(
+        self,
+        tensor: VT,
+        scalar: bool = False,
+        source: Any = None,
+        value: Any = None,
+        read_only: bool = False,
+        strided: bool = True,
+    ) -> None:
         super().__init__(source)
         self.tensor = tensor
         self.scalar = scalar
         self.value = value
+        self.read_only = read_only
+        self.strided = strided  # the tensor's strides are those that NumPy gives the array
         self.mutable = not scalar  # type: ignore[misc]
 
     @property
@@ -81,8 +96,13 @@ class ArrayVariable(VariableTracker):
             return self.tensor.get_attr(tx, name)
         if name == "T":
             return self.call_method(tx, "transpose", [], {})
-        if name in ("real", "imag") and (fake.dtype.is_complex or name == "real") and not self.scalar:
-            return ArrayVariable(tx.graph_call(getattr, [self.tensor, tx.constant(name)], {}))
+        if name in ("real", "imag") and not self.scalar:
+            if fake.dtype.is_complex or name == "real":
+                part = tx.graph_call(getattr, [self.tensor, tx.constant(name)], {})
+                return ArrayVariable(part, read_only=self.read_only, strided=self.strided)
+            return ArrayVariable(tx.graph_call(torch.zeros_like, [self.tensor], {}), read_only=True, strided=False)
+        if name == "strides" and self.strided and all(type(plain(stride)) is int for stride in fake.stride()):
+            return tx.new_tuple([tx.constant(plain(stride) * fake.element_size()) for stride in fake.stride()])
         if name == "__class__":
             return tx.wrap(self.python_type(), None, constant=True)
         if not hasattr(self.python_type(), name):
@@ -146,6 +166,12 @@ class ArrayVariable(VariableTracker):
         if self.scalar:
             emit.load_const(())
             emit.binary_subscr()
+        elif self.read_only:
+            emit.copy_top()
+            emit.load_attr("setflags")
+            emit.load_const(False)
+            emit.call(1)
+            emit.pop_top()
 
 
 class DtypeVariable(ConstantVariable):
@@ -184,7 +210,19 @@ class ArrayFunctionVariable(VariableTracker):
                 return first if name == "asarray" else first.call_method(tx, "copy", [], {})
             if isinstance(first, ArrayVariable) and not first.scalar:
                 return first if name == "asarray" else first.call_method(tx, "copy", [], {})
+        values = [arg.look_inside(tx) for arg in args]
+        if values and not kwargs and all(arg.is_constant() and _of_numbers(arg.as_constant()) for arg in values):
+            found = self._of_known(tx, f"numpy.{name}()", [arg.as_constant() for arg in values])
+            if found is not None:
+                return found
         return call(tx, f"numpy.{name}()", name, args, kwargs)
+
+    def _of_known(self, tx: Tracer, what: str, values: list[Any]) -> VT | None:
+        """The number that NumPy gives for known numbers, or None where that is an array."""
+        import numpy
+
+        result = Trial().run(what, lambda: self.value(*values), errors="raise")  # what warns is left to Python
+        return tx.wrap(result, None, constant=True) if isinstance(result, numpy.generic) else None
 
     def _name(self) -> str:
         random = type(getattr(self.value, "__self__", None)).__module__.startswith("numpy.random")
@@ -192,6 +230,12 @@ class ArrayFunctionVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_global_object(self.value)
+
+
+def _of_numbers(value: Any) -> bool:
+    if type(value) in (tuple, list, torch.Size):
+        return all(map(_of_numbers, value))
+    return isinstance(value, (int, float, complex)) or is_number_class(type(value))
 
 
 # -- calls ---------------------------------------------------------------------------------------------------------
@@ -212,6 +256,8 @@ def call(
     trial = Trial()
     ours = [_operand(tx, what, arg, trial) for arg in args]
     named = {key: _operand(tx, what, value, trial) for key, value in kwargs.items()}
+    if method and any(arg.realize(tx).kind == "tensor" for arg in args):
+        raise Unsupported(f"{what} of a tensor is not traced", remedy="convert one of the two to the kind of the other")
     real = [one for _, one in ours]
     keywords = {key: one for key, (_, one) in named.items()}
     if "out" in keywords or "where" in keywords or "order" in keywords or "subok" in keywords:
@@ -219,7 +265,7 @@ def call(
     kinds = {part.dtype.kind for part in _arrays(real)}
     expected = trial.run(what, lambda: _run(name, method, real, keywords))
     kinds |= {part.dtype.kind for part in _arrays(expected)}
-    refusal = array_functions.refuses(name, method, kinds)
+    refusal = array_functions.refuses(name, kinds, tuple(real), keywords)
     if refusal is not None:
         raise Unsupported(f"{what} {refusal}", remedy=REMEDY)
     if name in array_functions.OF_METADATA:
@@ -231,7 +277,8 @@ def call(
         raise Unsupported(f"{what} depends on the values of an array", remedy=REMEDY)
     function = array_call(name, method, False)
     if not in_place:  # for real as well: not every kernel that there is for fakes exists
-        layer = trial.run(f"{what} in torch's layer of NumPy", lambda: function(*_tensors(real), **_tensors(keywords)))
+        theirs = _tensors(trial, real), _tensors(trial, keywords)
+        layer = trial.run(f"{what} in torch's layer of NumPy", lambda: function(*theirs[0], **theirs[1]))
         if trial.shares(layer) and not trial.shares(expected):
             function = array_call(name, method, True)
     try:
@@ -245,16 +292,18 @@ def call(
 def _run(name: str, method: bool, args: list[Any], kwargs: dict[str, Any]) -> Any:
     import numpy
 
-    return getattr(args[0], name)(*args[1:], **kwargs) if method else getattr(numpy, name)(*args, **kwargs)
+    function = getattr(args[0], name) if method else operator.attrgetter(name)(numpy)
+    return function(*args[method:], **kwargs)
 
 
-def _tensors(tree: Any) -> Any:
+def _tensors(trial: Trial, tree: Any) -> Any:
     """The operands of the trial with tensors for arrays."""
     import numpy
 
     def tensor(leaf: Any) -> Any:
-        is_array = isinstance(leaf, (numpy.ndarray, numpy.generic))
-        return torch.from_numpy(numpy.asarray(leaf)) if is_array else leaf
+        if isinstance(leaf, numpy.generic):
+            return trial.number(leaf)
+        return trial.of_array(leaf) if isinstance(leaf, numpy.ndarray) else leaf
 
     return map_tree(tensor, tree)
 
@@ -264,6 +313,8 @@ def _arrays(tree: Any) -> Any:
 
     if isinstance(tree, (numpy.ndarray, numpy.generic)):
         yield tree
+    elif isinstance(tree, torch.Tensor):
+        yield tree.numpy()
     elif isinstance(tree, (tuple, list)):
         for item in tree:
             yield from _arrays(item)
@@ -276,7 +327,9 @@ def _checked(tx: Tracer, what: str, expected: Any, found: VT, trial: Trial) -> V
         scalar = isinstance(expected, numpy.generic)
         if found.kind == "tensor" and (scalar or type(expected) is numpy.ndarray):
             trial.check(what, expected, found.fake, scalar)  # type: ignore[attr-defined]
-            return ArrayVariable(found, scalar)
+            strides = tuple(stride * expected.itemsize for stride in found.fake.stride())  # type: ignore[attr-defined]
+            strided = tuple(map(hint, strides)) == expected.strides
+            return ArrayVariable(found, scalar, read_only=not scalar and not expected.flags.writeable, strided=strided)
     elif type(expected) in (tuple, list) and found.kind in ("tuple", "list"):
         parts = found.unpack(tx)
         if len(parts) == len(expected):
@@ -289,7 +342,9 @@ def _operand(tx: Tracer, what: str, arg: VT, trial: Trial) -> tuple[VT, Any]:
     """(what the node takes, what NumPy takes in the trial)."""
     arg = arg.realize(tx)
     if isinstance(arg, ArrayVariable):
-        return arg.tensor, trial.ones(arg.fake, arg.scalar)
+        return arg.tensor, trial.ones(arg.fake, arg.scalar, arg.read_only)
+    if arg.kind == "tensor":
+        return of_tensor(tx, arg).tensor, trial.tensor(arg.fake)  # type: ignore[attr-defined]
     if arg.kind == "symbolic":
         arg = arg.specialize(tx)  # type: ignore[attr-defined]
     if arg.kind in ("tuple", "list") and arg.python_type() in (tuple, list, torch.Size):
@@ -353,6 +408,8 @@ def to_tensor(tx: Tracer, fn: Callable[..., Any], args: Sequence[VT], kwargs: di
         raise Unsupported(
             f"torch.{fn.__name__}() with these arguments is not traced", remedy="pass one array and nothing else"
         )
+    if array.read_only:
+        fn(Trial().ones(array.fake, False, True))  # warns, as the program would
     return tx.graph_method("clone" if fn is torch.tensor else "detach", [array.tensor], {})
 
 
@@ -379,6 +436,11 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
         return DtypeVariable(value, source)
     if isinstance(value, numpy.ndarray):
         return _from_array(tx, value, source)
+    if is_number_class(type(value)):
+        tx.guard(source, Equals(value))
+        return ArrayNumberVariable(value, source)
+    if source is None and isinstance(value, (numpy.finfo, numpy.iinfo)):
+        return ImmutableVariable(value)
     if callable(value):
         tx.guard(source, TypeIs(type(value)) if isinstance(value, types.MethodType) else Is(value))
         return ArrayFunctionVariable(value, source)

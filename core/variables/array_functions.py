@@ -8,6 +8,7 @@ that NumPy defines and torch does not (division by zero, shifts beyond the width
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 FUNCTIONS = frozenset(
@@ -20,7 +21,11 @@ FUNCTIONS = frozenset(
     "cumprod count_nonzero reshape transpose swapaxes moveaxis expand_dims squeeze concatenate stack vstack "
     "hstack dstack column_stack tile repeat flip roll where clip tril triu ravel atleast_1d atleast_2d dot inner "
     "outer tensordot vdot kron sort arange zeros ones full eye zeros_like ones_like full_like array asarray copy "
-    "ndim shape size nan_to_num".split()
+    "ndim shape size nan_to_num linspace diag diagonal diagflat trace broadcast_to split array_split hsplit vsplit "
+    "dsplit median diff take round around real imag conj conjugate isreal iscomplex gradient append atleast_3d "
+    "meshgrid isposinf isneginf indices linalg.norm linalg.multi_dot fft.fft fft.ifft fft.fft2 fft.ifft2 fft.fftn "
+    "fft.ifftn fft.rfft fft.irfft fft.rfft2 fft.irfft2 fft.rfftn fft.irfftn fft.hfft fft.ihfft fft.fftshift "
+    "fft.ifftshift".split()
 )
 METHODS = frozenset(
     "sum prod mean std var max min argmax argmin any all cumsum cumprod reshape transpose swapaxes squeeze ravel "
@@ -50,7 +55,7 @@ NO_COMPLEX = frozenset(
 def _by_identity() -> dict[int, str]:
     import numpy
 
-    return {id(getattr(numpy, name)): name for name in FUNCTIONS}
+    return {id(operator.attrgetter(name)(numpy)): name for name in FUNCTIONS}
 
 
 def name_of(value: Any) -> str | None:
@@ -58,10 +63,17 @@ def name_of(value: Any) -> str | None:
     return _by_identity().get(id(value))
 
 
-def refuses(name: str, method: bool, dtypes: set[str]) -> str | None:
+def refuses(name: str, dtypes: set[str], operands: tuple[Any, ...], keywords: dict[str, Any]) -> str | None:
     """Why a call with operands or results of these kinds (NumPy's letters) is not traced."""
+    if name == "linalg.norm" and _of_singular_values(*operands, **keywords):
+        return "by singular values, which fails in its own way, is not traced"
     if name in FLOATS_ONLY and not dtypes <= {"f"}:
         return "is traced for floating-point numbers only"
     if "c" in dtypes and name in NO_COMPLEX:
         return "of complex numbers is not traced"
     return None
+
+
+def _of_singular_values(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> bool:
+    of_a_matrix = not isinstance(axis, int) and (axis is not None or x.ndim == 2)
+    return ord is not None and of_a_matrix and ord in ("nuc", 2, -2)

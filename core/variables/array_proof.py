@@ -29,25 +29,59 @@ class Trial:
 
     def __init__(self) -> None:
         self._given: list[tuple[Any, Any]] = []  # (fake, array of ones)
+        self._numbers: list[Any] = []  # arrays that stand for scalars in torch's layer
 
-    def ones(self, fake: Any, scalar: bool) -> Any:
-        """The array of ones for an operand, the same for the same fake."""
+    def ones(self, fake: Any, scalar: bool, read_only: bool = False) -> Any:
+        """What an operand is in the trial: ones, in the same memory for the same fake."""
+        array = self._memory(fake)
+        if scalar:
+            return array[()]
+        if read_only:
+            array = array.view()
+            array.flags.writeable = False
+        return array
+
+    def tensor(self, fake: Any) -> Any:
+        """As `ones`, for an operand that is a tensor in the program."""
+        return torch.from_numpy(self._memory(fake))
+
+    def number(self, scalar: Any) -> Any:
+        """A tensor in place of a NumPy scalar, for torch's layer."""
+        import numpy
+
+        array = numpy.array(scalar)
+        self._numbers.append(array)
+        return torch.from_numpy(array)
+
+    def of_array(self, array: Any) -> Any:
+        """The tensor over an array of the trial, also over one that can't be written to."""
+        import numpy
+
+        for _, ones in self._given:
+            if not array.flags.writeable and numpy.may_share_memory(array, ones):
+                return torch.from_numpy(ones)
+        return torch.from_numpy(array)
+
+    def _memory(self, fake: Any) -> Any:
         for known, array in self._given:
             if known is fake:
-                return array[()] if scalar else array
+                return array
         if extent(fake) * fake.element_size() > LARGEST_TRIAL_BYTES:
             raise Unsupported("a NumPy call on arrays of this size is not traced", remedy=REMEDY)
         sizes, strides = [hint(size) for size in fake.shape], [hint(stride) for stride in fake.stride()]
         array = torch.empty_strided(sizes, strides, dtype=fake.dtype).fill_(1).numpy()
         self._given.append((fake, array))
-        return array[()] if scalar else array
+        return array
 
-    def run(self, what: str, call: Callable[[], Any]) -> Any:
-        """The result. Raises Unsupported where NumPy raises: Python runs the call and sees why."""
+    def run(self, what: str, call: Callable[[], Any], errors: str = "ignore") -> Any:
+        """The result. errors: what NumPy does about an overflow and its kin.
+
+        Raises Unsupported where NumPy raises: Python runs the call and sees why.
+        """
         import numpy
 
         try:
-            with numpy.errstate(all="ignore"):
+            with numpy.errstate(all=errors):
                 return call()
         except FAILURES as error:  # eager decides with the real values
             raise Unsupported(f"{what} raises {type(error).__name__} on arrays like these", remedy=REMEDY) from None
@@ -58,7 +92,8 @@ class Trial:
 
         found = [leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves(tree)]
         arrays = [leaf for leaf in found if isinstance(leaf, numpy.ndarray)]
-        return any(numpy.may_share_memory(array, ones) for array in arrays for _, ones in self._given)
+        theirs = [*(ones for _, ones in self._given), *self._numbers]
+        return any(numpy.may_share_memory(array, one) for array in arrays for one in theirs)
 
     def check(self, what: str, array: Any, fake: Any, scalar: bool) -> None:
         """Raise Unsupported unless `fake`, the traced result, is what NumPy gave."""
@@ -75,8 +110,6 @@ class Trial:
             )
         if scalar:
             return
-        if not array.flags.writeable:
-            raise Unsupported(f"{what} gives an array that can't be written to", remedy=REMEDY)
         for operand, ones in self._given:
             shared = storage_key(operand) == storage_key(fake)
             if shared != numpy.may_share_memory(array, ones) and array.size:

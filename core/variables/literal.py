@@ -83,7 +83,7 @@ def from_result(tx: Tracer, value: Any) -> VariableTracker:
         return tx.new_set([from_result(tx, item) for item in value], type(value))
     if type(value) is dict:
         return tx.new_dict([(from_result(tx, key), from_result(tx, item)) for key, item in value.items()])
-    if isinstance(value, (range, slice, type, types.UnionType)):
+    if isinstance(value, (range, slice, type, types.UnionType)) or type(value).__module__ in ("numpy", "numpy.dtypes"):
         return tx.wrap(value, None, constant=True)
     if type(value).__name__ in ("Pattern", "Match") and type(value).__module__ == "re":
         return tx.wrap(value, None, constant=True)

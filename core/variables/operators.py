@@ -90,6 +90,8 @@ def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
         return tx.constant(contains(tx, left, right))
     if op is operator.getitem:
         return left.get_item(tx, right)
+    if _touches_graph(left, right) and "constant" in (left.kind, right.kind):
+        left, right = _beside(tx, left, right), _beside(tx, right, left)
     if op in (operator.concat, operator.iconcat):
         op = operator.add if op is operator.concat else operator.iadd
     if _folds(left) and _folds(right):
@@ -329,6 +331,20 @@ def _graph_operands(left: VT, right: VT) -> bool:
 
 def _touches_graph(left: VT, right: VT) -> bool:
     return left.kind in GRAPH_KINDS or right.kind in GRAPH_KINDS
+
+
+def _beside(tx: Tracer, tracker: VT, other: VT) -> VT:
+    """An operand as it acts beside the other: a tensor takes a known number of NumPy's for Python's, and such a number
+    takes a symbolic one for its value."""
+    if tracker.kind == "constant" and other.kind == "tensor" and _is_of_numpy(tracker):
+        return tx.constant(tracker.as_proxy())
+    if tracker.kind == "symbolic" and other.kind == "constant" and _is_of_numpy(other):
+        return tracker.specialize(tx)  # type: ignore[attr-defined]
+    return tracker
+
+
+def _is_of_numpy(tracker: VT) -> bool:
+    return tracker.python_type().__module__ == "numpy"
 
 
 def _arithmetic(tx: Tracer, op: Op, left: VT, right: VT) -> VT | None:

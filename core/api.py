@@ -120,15 +120,15 @@ def _settings(given: Mapping[str, Any]) -> CompileOptions:
 
 
 def _resolved(settings: CompileOptions) -> Any:
-    """The backend of some options, which are checked against what it declares."""
-    from .backends.registry import resolve_backend
+    """The backends of some options, which are checked against what they declare."""
+    from .backends.fallback import lineup_of
     from .report import logs, progress
 
     logs.follow_environment()
     progress.start()
-    resolved = resolve_backend(settings.backend)
-    resolved.validate_options(resolved.with_mode(settings.backend_options, settings.mode))
-    return resolved
+    lineup = lineup_of(settings)
+    lineup.check_options()
+    return lineup
 
 
 def set_default_backend(backend: Any = None) -> None:

@@ -163,6 +163,30 @@ class NotTwiceDifferentiable(BackendError, RuntimeError):
     id = "CORE-B008"
 
 
+class NodesUnclaimed(BackendError):
+    """Nodes of a graph are supported by no backend that is allowed to take them."""
+
+    id = "CORE-B015"
+
+
+class FallbackTooCostly(BackendError):
+    """More of a graph's cost would fall back than max_fallback_cost allows."""
+
+    id = "CORE-B016"
+
+
+class PrecisionUnavailable(BackendUnavailable):
+    """The backend does not declare the precision that was asked for."""
+
+    id = "CORE-B017"
+
+
+class BridgeLoop(BackendError):
+    """A name of torch.compile's that leads back to core's own backend."""
+
+    id = "CORE-B020"
+
+
 class PluginNameRefused(CoreError, ValueError):
     """`core new` was given a name that no backend can have, or that belongs to another one."""
 
@@ -173,3 +197,15 @@ class PluginNotWritten(CoreError, OSError):
     """`core new` could not write the project's folder."""
 
     id = "CORE-N002"
+
+
+class SuiteNotInstalled(CoreError, ImportError):
+    """A command of the conformance suite was given, and the distribution that holds it is not installed."""
+
+    id = "CORE-T001"
+
+
+class SuiteMisused(CoreError, ValueError):
+    """The conformance suite was given a profile, a declaration, a report or a nonce that it can't work with."""
+
+    id = "CORE-T002"

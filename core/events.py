@@ -172,6 +172,44 @@ class BackendReported(Event):
 
 
 @dataclass(frozen=True)
+class RegionShare:
+    """A region of a divided graph: who compiled which nodes, their share of the estimated cost from 0 to 1, and whether
+    that backend is one of the fallback."""
+
+    backend: str
+    nodes: tuple[str, ...]
+    share: float
+    fallback: bool = False
+
+
+@dataclass(frozen=True)
+class NodeRefused:
+    """A backend does not have a node, and why. operator: as the graph names it; line: the user's."""
+
+    node: str
+    operator: str
+    line: UserLine | None
+    backend: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Partitioned(Event):
+    """A graph was divided among backends, or went to another than the first. mode: "inference", "forward" or
+    "backward"; regions: in the order in which they run; refused: one entry a node and backend that does not have it."""
+
+    function: str
+    mode: str
+    regions: tuple[RegionShare, ...]
+    refused: tuple[NodeRefused, ...] = ()
+
+    @property
+    def fallback_share(self) -> float:
+        """The share of the estimated cost that fell back."""
+        return sum(region.share for region in self.regions if region.fallback)
+
+
+@dataclass(frozen=True)
 class FellBack(Event):
     """Something took a slower road than asked for; `stage` names the machinery, `reason` says why."""
 

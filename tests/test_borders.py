@@ -34,6 +34,8 @@ BORDERS = {
     ("core/torch_compat/__init__.py", "dispatch_state_kept"): ("raises", "frames of the error hold torch's guards"),
     ("core/graph/refusals.py", "eager_exception"): ("answers", "the exception that eager raises is the answer"),
     ("core/backends/artifact.py", "build_artifact"): ("raises", "the edge of a plugin: named after it"),
+    ("core/backends/partition_support.py", "Verdicts._asked"): ("raises", "the edge of a plugin: named after it"),
+    ("core/backends/partition.py", "_ask_own"): ("answers", "the edge of a plugin: a finding, core divides the graph"),
     ("core/backends/registry.py", "Registry._load"): ("raises", "the edge of a plugin: it is quarantined"),
     ("core/backends/registry.py", "Registry.diagnose"): ("answers", "the edge of a plugin: a finding of the doctor"),
     ("core/backends/registry.py", "Registry.unload"): ("answers", "the edge of a plugin: a finding"),

@@ -19,17 +19,18 @@ from ..events import FellBack, emit
 from ..graph.captured import CapturedGraph
 from ..graph.functionalize import is_random
 from ..graph.inverse import Refused
-from ..options import CompileOptions
-from .artifact import artifact_call, build_artifact, compile_context, first_line
+from .artifact import first_line
+from .fallback import Lineup
 from .first_run import checked_once
 from .generated import compile_source
+from .regions_compile import Task, compile_task
 from .resolved import ResolvedBackend
 
 
 def compile_refused(
     captured: CapturedGraph,
-    resolved: ResolvedBackend,
-    options: CompileOptions,
+    lineup: Lineup,
+    claimants: Sequence[ResolvedBackend],
     name: str,
     refusal: RecorderRefused,
 ) -> Callable[..., tuple[Any, ...]]:
@@ -38,7 +39,7 @@ def compile_refused(
         reason = f"{refusal.what}; AOTAutograd traces the graph"
         emit(FellBack("recorder", reason, refusal.where or first_line(captured)))
         try:
-            return compile_with_aot(captured, resolved, options, name)
+            return compile_with_aot(captured, lineup, claimants, name)
         except BackendError:
             raise
         except Exception as error:  # whatever a second tracer stumbles over, the captured graph itself still runs
@@ -47,6 +48,8 @@ def compile_refused(
     else:
         reason = f"{refusal.what}; the graph runs as captured"
         emit(FellBack("recorder", reason, refusal.where or first_line(captured)))
+    if lineup.options.fullgraph_backend:
+        raise refusal
     return checked_once(captured.module.forward, captured.outputs, "eager")
 
 
@@ -68,14 +71,13 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
 
 
 def compile_with_aot(
-    captured: CapturedGraph, resolved: ResolvedBackend, options: CompileOptions, name: str
+    captured: CapturedGraph, lineup: Lineup, claimants: Sequence[ResolvedBackend], name: str
 ) -> Callable[..., tuple[Any, ...]]:
     """Trace and wrap with AOTAutograd; the backend compiles the graphs that come out of it."""
 
     def compiler(mode: str) -> Callable[[Any, Sequence[Any]], Callable[..., Any]]:
         def compile_one(graph: Any, fakes: Sequence[Any]) -> Callable[..., Any]:
-            ctx = compile_context(captured, resolved, options, mode=mode, name=name, parameters=frozenset())
-            return _boxed(artifact_call(build_artifact(resolved, graph, list(fakes), ctx, first_line(captured))))
+            return _boxed(compile_task(Task(captured, graph, lineup, claimants, name, mode)))
 
         return compile_one
 
@@ -87,7 +89,8 @@ def compile_with_aot(
         inference_compiler=compiler("inference"),
     )
     shared = [] if captured.needs_grad else _sharing_memory(captured)
-    return checked_once(_without_bases(compiled, shared), captured.outputs, resolved.label)
+    label = claimants[0].label if claimants else "eager"
+    return checked_once(_without_bases(compiled, shared), captured.outputs, label)
 
 
 def _sharing_memory(captured: CapturedGraph) -> list[int]:

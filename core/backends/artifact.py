@@ -11,10 +11,12 @@ import torch
 from ..errors import BackendError, BackendFailed, UserLine
 from ..events import ArtifactBuilt, BackendReported, emit
 from ..graph.captured import CapturedGraph
+from ..graph.decompose import named_table
 from ..options import CompileOptions
 from ..plugin import Artifact, CompileContext, CompileFailed, PluginBug, Unsupported
 from .generated import compile_source
 from .resolved import ResolvedBackend
+from .symbolic import size_ranges
 
 
 def graph_device(captured: CapturedGraph) -> str:
@@ -47,13 +49,26 @@ def compile_context(
         mode=mode,
         shape_env=captured.shape_env,
         options=resolved.validate_options(resolved.with_mode(options.backend_options, options.mode)),
+        precision=options.precision,
         deterministic=torch.are_deterministic_algorithms_enabled(),
         output_strides=tuple(output_strides),
         parameters=parameters,
         report=lambda finding: emit(BackendReported(resolved.name, finding)),
         name=name,
         tuning=options.mode or "default",
+        ranges=size_ranges(captured),
     )
+
+
+def decomposition_table(resolved: ResolvedBackend, mode: str) -> dict[Any, Callable[..., Any]]:
+    """The operators that a backend wants taken apart, with the functions that do it."""
+    table: dict[Any, Callable[..., Any]] = {}
+    if resolved.capabilities.graph_level == "core-aten":
+        table.update(named_table("core"))
+    own = resolved.decompositions(mode)
+    if own:
+        table.update(named_table(own) if isinstance(own, str) else own)
+    return table
 
 
 def build_artifact(

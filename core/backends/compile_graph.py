@@ -9,42 +9,60 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..events import GraphCaptured, emit
+from ..errors import BackendFailed
+from ..events import FellBack, GraphCaptured, emit
 from ..graph.captured import CapturedGraph
 from ..options import CompileOptions
-from .artifact import artifact_call, build_artifact, compile_context, first_line, graph_device
+from .artifact import artifact_call, build_artifact, compile_context, first_line
+from .fallback import Lineup, as_lineup
 from .first_run import checked_once
 from .functional import compile_functional
-from .registry import resolve_backend
+from .precision import in_precision
 from .resolved import ResolvedBackend
 from .restored_modes import restoring
+from .symbolic import bound_sizes, plain_fakes, specialise, with_plain_sizes
 
 
 def compile_graph(
     captured: CapturedGraph, backend: Any, options: CompileOptions, *, name: str = "graph"
 ) -> Callable[..., tuple[Any, ...]]:
-    """Compile a captured graph. `backend` is whatever `resolve` of the registry takes, or a ResolvedBackend.
+    """Compile a captured graph. `backend` is whatever `resolve` of the registry takes, a ResolvedBackend or a Lineup.
 
     The returned callable takes the graph's inputs in order and returns its outputs as a tuple; it has an attribute
-    `followers` (see first_run.checked_once). Raises the errors CORE-B001 to CORE-B007.
+    `followers` (see first_run.checked_once). Raises the errors CORE-B001 to CORE-B007 and CORE-B015 to CORE-B017.
     """
-    resolved = backend if isinstance(backend, ResolvedBackend) else resolve_backend(backend)
-    resolved.require_device(graph_device(captured).partition(":")[0])
-    resolved.require_mode(training=captured.needs_grad)
-    emit(GraphCaptured(name, captured.ops, resolved.name, captured.module, captured))
-    build = _LEVELS[resolved.capabilities.graph_level]
-    return build(captured, resolved, options, name)
+    lineup = as_lineup(backend, options)
+    claimants = lineup.fit(captured)
+    if any(resolved.capabilities.dynamic_shapes == "none" for resolved in claimants):
+        specialise(captured)
+    elif any(resolved.capabilities.dynamic_shapes == "bounded" for resolved in claimants):
+        bound_sizes(captured)
+    first = claimants[0] if claimants else lineup.first
+    emit(GraphCaptured(name, captured.ops, first.name, captured.module, captured))
+    while claimants and claimants[0].capabilities.graph_level == "torch":
+        try:
+            return _compile_torch_level(captured, claimants[0], lineup, name)
+        except BackendFailed as failed:
+            lineup.require_replacement(failed, claimants[1:], captured)
+            claimants = claimants[1:]
+    for resolved in claimants:
+        if resolved.capabilities.graph_level == "torch":
+            what = f"backend {resolved.label} takes whole torch graphs only, and one before it takes part of this one"
+            emit(FellBack("backend", what, first_line(captured)))
+    functional = [resolved for resolved in claimants if resolved.capabilities.graph_level != "torch"]
+    return compile_functional(captured, lineup, functional, name)
 
 
 def _compile_torch_level(
-    captured: CapturedGraph, resolved: ResolvedBackend, options: CompileOptions, name: str
+    captured: CapturedGraph, resolved: ResolvedBackend, lineup: Lineup, name: str
 ) -> Callable[..., tuple[Any, ...]]:
     """The torch graph goes to the backend as it is: autograd, mutation and aliasing happen by themselves."""
     mode = "forward" if captured.needs_grad else "inference"
-    ctx = compile_context(captured, resolved, options, mode=mode, name=name)
+    ctx = compile_context(captured, resolved, lineup.options_of(resolved), mode=mode, name=name)
     fakes = [graph_input.fake for graph_input in captured.inputs]
-    artifact = build_artifact(resolved, captured.module, fakes, ctx, first_line(captured))
-    return checked_once(restoring(captured, artifact_call(artifact)), captured.outputs, resolved.label)
-
-
-_LEVELS = {"torch": _compile_torch_level, "aten-functional": compile_functional, "core-aten": compile_functional}
+    module = captured.module
+    if resolved.capabilities.dynamic_shapes == "none":
+        module, fakes = with_plain_sizes(module, captured.fake_mode), plain_fakes(fakes, captured.fake_mode)
+    artifact = build_artifact(resolved, module, fakes, ctx, first_line(captured))
+    run = in_precision(artifact_call(artifact), lineup.options.precision, guarded=True)
+    return checked_once(restoring(captured, run), captured.outputs, resolved.label)

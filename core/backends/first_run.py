@@ -13,18 +13,28 @@ from typing import Any
 import torch
 
 from ..errors import BackendMisbehaved
+from ..events import BackendReported, emit
+from ..plugin import Finding
 from .generated import compile_source
 from .layout import layout_test, lies_as, relayout
 
 
 def checked_once(
-    call: Callable[..., Any], expected: Sequence[Any], label: str, *, restore_layout: bool = False
+    call: Callable[..., Any],
+    expected: Sequence[Any],
+    label: str,
+    *,
+    restore_layout: bool = False,
+    fresh: Sequence[int] = (),
+    backend: str = "",
 ) -> Callable[..., Any]:
     """`call` as a positional callable that returns a tuple, its first results compared with the fakes in `expected`.
 
     The returned function has an attribute `followers`, a list of functions: each is called once, after the first good
     run, with the callable that does the work from then on, so that an owner can drop this function from its path.
     restore_layout: outputs must have the strides of the fakes; those that don't are copied, on this and on later runs.
+    fresh: outputs that must be memory of their own; one that shares it with an input or an earlier output is copied, on
+    this and on later runs, and a finding of `backend` says so.
     """
     namespace: dict[str, Any] = {}
     compiled = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
@@ -34,11 +44,11 @@ def checked_once(
         outputs = call(*inputs)
         check_outputs(outputs, expected, label)
         final = call if type(outputs) is tuple else _as_tuple(call)
-        if restore_layout:
-            repaired = _to_repair(outputs, expected)
-            if repaired:
-                repair = relayout(expected, repaired)
-                outputs, final = repair(*outputs), _chained(final, repair)
+        shared = _sharing(outputs, inputs, fresh, backend or label) if fresh else []
+        repaired = _to_repair(outputs, expected) if restore_layout else []
+        if repaired or shared:
+            repair = relayout(expected, repaired, shared)
+            outputs, final = repair(*outputs), _chained(final, repair)
         namespace["run"] = final
         for follower in followers:
             follower(final)
@@ -48,6 +58,63 @@ def checked_once(
     namespace["run"] = first
     compiled.followers = followers  # type: ignore[attr-defined]
     return compiled
+
+
+def fresh_once(run: Callable[..., Any], fresh: Sequence[int], label: str) -> Callable[..., Any]:
+    """`run`, which returns a tuple that is right, with the outputs at `fresh` made memory of their own.
+
+    As checked_once it looks at the first results and is then gone, unless it has to copy.
+    """
+    if not fresh:
+        return run
+    namespace: dict[str, Any] = {}
+    compiled = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
+    followers: list[Callable[[Callable[..., Any]], None]] = []
+
+    def first(*inputs: Any) -> tuple[Any, ...]:
+        outputs, final = run(*inputs), run
+        shared = _sharing(outputs, inputs, fresh, label)
+        if shared:
+            repair = relayout([None] * len(outputs), (), shared)
+            outputs, final = repair(*outputs), _chained(run, repair)
+        namespace["run"] = final
+        for follower in followers:
+            follower(final)
+        followers.clear()
+        return outputs
+
+    namespace["run"] = first
+    compiled.followers = followers  # type: ignore[attr-defined]
+    return compiled
+
+
+def _sharing(outputs: Sequence[Any], inputs: Sequence[Any], fresh: Sequence[int], backend: str) -> list[int]:
+    """The outputs among `fresh` that lie in memory of an input or of an earlier output."""
+    taken = [(span, f"input {at}") for at, value in enumerate(inputs) if (span := _span(value)) is not None]
+    found = []
+    for index, output in enumerate(outputs):
+        span = _span(output)
+        if span is None:
+            continue
+        owner = next((name for other, name in taken if other[0] < span[1] and span[0] < other[1]), None)
+        if owner is not None and index in fresh:
+            found.append(index)
+            text = f"output {index} of a graph shares memory with {owner}; it is copied on every call"
+            emit(BackendReported(backend, Finding("warning", text, "return new tensors")))
+        taken.append((span, f"output {index}"))
+    return found
+
+
+def _span(value: Any) -> tuple[int, int] | None:
+    """The first byte of a tensor's elements and the one behind the last, None where there are none."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.numel() == 0:
+        return None
+    try:
+        start = value.data_ptr()
+    except RuntimeError:  # batched by a transform: its memory is not its own
+        return None
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride()))
+    return (start, start + reach * value.element_size()) if start else None
 
 
 def _as_tuple(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -94,10 +94,15 @@ def lies_as(tensor: Any, fake: Any) -> bool:
     return not test or bool(eval(test, {"t": tensor}))  # noqa: S307 - our own expression
 
 
-def relayout(fakes: Sequence[Any], which: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
-    """A generated function `(*outputs) -> outputs` that copies those at `which` whose layout is not their fake's."""
+def relayout(fakes: Sequence[Any], which: Sequence[int], always: Sequence[int] = ()) -> Callable[..., tuple[Any, ...]]:
+    """A generated function `(*outputs) -> outputs` that copies those at `which` whose layout is not their fake's.
+
+    always: outputs that are copied whatever their layout is.
+    """
     slots = names("s", len(fakes))
     code = Code("relayout", slots)
+    for index in always:
+        code.line(f"{slots[index]} = {slots[index]}.clone()")
     for index in which:
         test = layout_test(slots[index], fakes[index])
         code.line(f"if not ({test}):")

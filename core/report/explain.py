@@ -25,6 +25,7 @@ class Explanation:
     fallbacks: list[events.FellBack] = field(default_factory=list)
     artifacts: list[events.ArtifactBuilt] = field(default_factory=list)
     findings: list[events.BackendReported] = field(default_factory=list)
+    partitions: list[events.Partitioned] = field(default_factory=list)
     unguarded: list[events.UnguardedRead] = field(default_factory=list)
 
     @property
@@ -84,6 +85,8 @@ class Explanation:
                 f"  {artifact.backend}, {artifact.mode}: {artifact.kernels} kernels, {artifact.extern_calls} calls of "
                 f"torch's own, {artifact.seconds * 1e3:.1f} ms"
             )
+        for partition in self.partitions:
+            lines.extend(_partition_lines(partition))
         for report in self.findings:
             lines.append(f"  {report.backend} says: {report.finding.text}")
         for read in self.unguarded:
@@ -91,6 +94,17 @@ class Explanation:
         for guard in self.guards:
             lines.append(f"  guard: {guard}")
         return "\n".join(lines)
+
+
+def _partition_lines(partition: events.Partitioned) -> Iterator[str]:
+    """Who compiled what of a divided graph, and why somebody didn't."""
+    yield f"  {partition.function}, {partition.mode}: {len(partition.regions)} regions"
+    for at, region in enumerate(partition.regions):
+        kind = " (fallback)" if region.fallback else ""
+        yield f"    {at}: {region.backend}{kind}, {region.share:.0%} of the cost: {', '.join(region.nodes)}"
+    for refused in partition.refused:
+        place = f" at {refused.line}" if refused.line else ""
+        yield f"    {refused.backend} does not take {refused.node} ({refused.operator}{place}): {refused.reason}"
 
 
 _PLACES = {
@@ -103,6 +117,7 @@ _PLACES = {
     events.FrameSkipped: "skipped",
     events.FellBack: "fallbacks",
     events.ArtifactBuilt: "artifacts",
+    events.Partitioned: "partitions",
     events.UnguardedRead: "unguarded",
     events.BackendReported: "findings",
 }

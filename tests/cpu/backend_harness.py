@@ -31,10 +31,10 @@ def capture(program, *inputs, **options):
     return replay.capture(program, inputs, **options)
 
 
-def compiled(program, *inputs, backend="aot_eager", dynamic=None, backend_options=None):
+def compiled(program, *inputs, backend="aot_eager", dynamic=None, backend_options=None, **options):
     """A callable for inputs like these, through the whole way behind capture."""
     captured = capture(program, *inputs, dynamic=dynamic)
-    options = CompileOptions(backend_options=backend_options or {})
+    options = CompileOptions(backend_options=backend_options or {}, **options)
     call = compile_graph(captured, backend, options)
     holder = [call]  # what a bound graph would hold: the settled callable after the first run
     call.followers.append(lambda final: holder.__setitem__(0, final))

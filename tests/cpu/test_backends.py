@@ -35,7 +35,6 @@ from core.plugin import (  # noqa: E402
     Option,
     PluginBug,
     Probe,
-    Unsupported,
 )
 
 
@@ -256,7 +255,6 @@ def test_unknown_named_set_is_the_plugins_fault():
     ("failure", "text"),
     [
         (ValueError("bad luck"), "raised ValueError while compiling: bad luck"),
-        (Unsupported(["mm"], "no products"), "does not support this graph: mm: no products"),
         (CompileFailed("lowering", "line 3"), "failed: lowering failed"),
         (NotImplementedError("later"), "raised NotImplementedError"),
     ],

@@ -36,6 +36,7 @@ BORDERS = {
     ("core/backends/artifact.py", "build_artifact"): ("raises", "the edge of a plugin: named after it"),
     ("core/backends/partition_support.py", "Verdicts._asked"): ("raises", "the edge of a plugin: named after it"),
     ("core/backends/partition.py", "_ask_own"): ("answers", "the edge of a plugin: a finding, core divides the graph"),
+    ("core/backends/bridge.py", "load_foreign"): ("raises", "the edge of a foreign module: named after it"),
     ("core/backends/registry.py", "Registry._load"): ("raises", "the edge of a plugin: it is quarantined"),
     ("core/backends/registry.py", "Registry.diagnose"): ("answers", "the edge of a plugin: a finding of the doctor"),
     ("core/backends/registry.py", "Registry.unload"): ("answers", "the edge of a plugin: a finding"),

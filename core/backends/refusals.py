@@ -17,6 +17,7 @@ from ..errors import (
 from .catalog import CATALOG, CONFUSED_PEERS, EVERYTHING, FOREIGN, GONE, CatalogEntry
 from .compatibility import described
 from .discovery import InstalledBackend
+from .foreign import ForeignBackend
 from .policy import normalise
 
 _NOTHING = "nothing was compiled"
@@ -25,6 +26,19 @@ _NOTHING = "nothing was compiled"
 def owned_name(name: str) -> str | None:
     """The reserved name that a normalised name of the catalog is an alias of, or None."""
     return next((key for key, entry in CATALOG.items() if name in map(normalise, entry.aliases)), None)
+
+
+def _entry(name: str) -> CatalogEntry | None:
+    """The catalog's entry of a normalised name or alias, those that are gone aside."""
+    return CATALOG.get(name) or CATALOG.get(owned_name(name) or "") or _foreign(name)
+
+
+def installable(name: str, near: Sequence[str], provided: Callable[[str], bool]) -> CatalogEntry:
+    """The entry of the catalog that pip can install for `name`. Raises BackendNotInstalled when there is none."""
+    entry = _entry(normalise(name))
+    if entry is None or not _published(entry):
+        raise not_installed(name, near, provided)
+    return entry
 
 
 def _foreign(name: str) -> CatalogEntry | None:
@@ -50,7 +64,7 @@ def not_installed(name: str, near: Sequence[str], provided: Callable[[str], bool
     key = normalise(name.rpartition(":")[2])
     if key in GONE:
         return _retired(name, GONE[key], provided)
-    entry = CATALOG.get(key) or CATALOG.get(owned_name(key) or "") or _foreign(key)
+    entry = _entry(key)
     what = f"no installed distribution provides the backend {name!r}"
     remedies = []
     if entry is not None and entry.state == "reserved":
@@ -62,7 +76,7 @@ def not_installed(name: str, near: Sequence[str], provided: Callable[[str], bool
             remedies.append(f'then pass backend="{entry.use}"')
     if near and entry is None:
         remedies.append(f"did you mean {' or '.join(map(repr, near))}?")
-        remedies += [_pip(CATALOG[n]) for n in near if n in CATALOG and not provided(n) and _published(CATALOG[n])]
+        remedies += [pip_line(CATALOG[n]) for n in near if n in CATALOG and not provided(n) and _published(CATALOG[n])]
     peer = _present_peer(key, entry)
     if peer:
         what += f" ({peer} is installed, but it is no plugin of core)"
@@ -90,10 +104,11 @@ def successor_line(entry: CatalogEntry, provided: Callable[[str], bool]) -> str:
         return line
     if not _published(successor):
         return f"{line}, once {successor.distribution} is published"
-    return f"{line}: {_pip(successor)}"
+    return f"{line}: {pip_line(successor)}"
 
 
-def _pip(entry: CatalogEntry) -> str:
+def pip_line(entry: CatalogEntry) -> str:
+    """The line that installs what an entry of the catalog names."""
     return f'pip install "{entry.install}"'
 
 
@@ -137,6 +152,23 @@ def ambiguous(name: str, candidates: Sequence[InstalledBackend]) -> AmbiguousBac
         instead=_NOTHING,
         remedy=f'name one as backend="{candidates[0].qualified}", or pin it in pyproject.toml: '
         f"[tool.core.plugins] {pin_line(key, candidates[0].distribution)}",
+    )
+
+
+def ambiguous_foreign(name: str, found: Sequence[ForeignBackend]) -> AmbiguousBackend:
+    listed = ", ".join(f"{each.distribution} {each.version}" for each in found)
+    return AmbiguousBackend(
+        f"{len(found)} distributions publish {name!r} for torch.compile: {listed}",
+        instead=_NOTHING,
+        remedy=f'name one as backend="dynamo:{found[0].distribution}:{found[0].name}"',
+    )
+
+
+def denied_foreign(name: str, distribution: str, reason: str) -> BackendUnavailable:
+    return BackendUnavailable(
+        f"backend 'dynamo:{name}' of {distribution} is not allowed: {reason}",
+        instead=_NOTHING,
+        remedy="change that setting, or choose another backend",
     )
 
 

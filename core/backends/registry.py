@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import (
     BackendBroken,
@@ -24,18 +24,23 @@ from ..errors import (
     BackendUnavailable,
     InvalidOption,
 )
-from ..events import BackendReported, emit
 from ..plugin import Finding
 from ..settings import config
 from . import refusals
 from .catalog import CATALOG
-from .custom import resolve_object
 from .discovery import InstalledBackend, installed_backends
-from .loading import PluginDefect, Quarantined, configuration, load, plugin_manager
-from .lock import LockedPlugin, LockError, difference, read_lock
+from .foreign import PREFIX, ForeignBackend, foreign_backends, named, registered_names
 from .manifest import running_versions
 from .policy import PluginPolicy, normalise, read_policy
-from .resolved import ResolvedBackend
+
+if TYPE_CHECKING:
+    import pluggy
+
+    from .loading import Quarantined
+    from .lock import LockedPlugin
+    from .resolved import ResolvedBackend
+
+# What only loading needs is imported where it is used: listing has to be quick.
 
 LOAD_SECONDS = 120.0
 """How long a thread waits for another one that imports the plugin it wants."""
@@ -61,13 +66,20 @@ class Registry:
         self.policy: PluginPolicy = read_policy(environ, project)
         self._lock = threading.RLock()
         self._installed: tuple[InstalledBackend, ...] | None = None
+        self._foreign: tuple[ForeignBackend, ...] | None = None
+        self._bridged: dict[str, ResolvedBackend] = {}
         self._resolved: dict[str, ResolvedBackend] = {}
         self._plugins: dict[str, Any] = {}
         self._loading: dict[str, threading.RLock] = {}
         self._quarantine: dict[str, Quarantined] = {}
         self._findings: dict[str, tuple[Finding, ...]] = {}
         self._warned: set[tuple[str, str]] = set()
-        self._manager = plugin_manager()
+
+    @cached_property
+    def _manager(self) -> pluggy.PluginManager:
+        from .loading import plugin_manager
+
+        return plugin_manager()
 
     # -- listing -----------------------------------------------------------------------------------------------------
 
@@ -82,6 +94,7 @@ class Registry:
         """Forget what is installed, so that the next lookup reads the metadata again. Quarantine stays."""
         with self._lock:
             self._installed = None
+            self._foreign = None
 
     @cached_property
     def versions(self) -> Mapping[str, str]:
@@ -123,6 +136,8 @@ class Registry:
         """Why the lock file does not admit a backend, where one is required; else an empty text."""
         if not self.policy.require_lock or normalise(backend.distribution) == "core":
             return ""
+        from .lock import LockError, difference
+
         path = self.policy.lock_file
         try:
             locked = self._locked_plugins
@@ -135,7 +150,9 @@ class Registry:
 
     @cached_property
     def _locked_plugins(self) -> dict[str, LockedPlugin] | None:
-        return read_lock(self.policy.lock_file) if self.policy.lock_file is not None else None
+        from .lock import read_lock
+
+        return read_lock(self.policy.lock_file)
 
     def conflicts(self) -> dict[str, tuple[InstalledBackend, ...]]:
         """Names that more than one distribution provides."""
@@ -169,6 +186,8 @@ class Registry:
             return self._resolve_name(spec)
         if isinstance(spec, (list, tuple)) and spec:
             return self._first_usable(spec)
+        from .custom import resolve_object
+
         resolved = resolve_object(spec)
         if resolved is None:
             raise InvalidOption(
@@ -191,7 +210,18 @@ class Registry:
         return chosen
 
     def _resolve_name(self, name: str) -> ResolvedBackend:
-        chosen = self.find(name)
+        if name.strip().casefold().startswith(PREFIX):
+            return self._resolve_foreign(name.strip()[len(PREFIX) :])
+        if normalise(name) == "auto" and not self._candidates(name):
+            from .auto import resolved_auto
+
+            return resolved_auto(self)
+        try:
+            chosen = self.find(name)
+        except BackendNotInstalled:
+            if not self._means_foreign(name):
+                raise
+            return self._resolve_foreign(name)
         with self._lock:
             resolved = self._resolved.get(chosen.qualified)
             lock = self._loading.setdefault(chosen.qualified, threading.RLock())
@@ -209,6 +239,57 @@ class Registry:
                     self._resolved[chosen.qualified] = resolved
         finally:
             lock.release()
+        return resolved
+
+    def foreign(self) -> tuple[ForeignBackend, ...]:
+        """What other projects publish for torch.compile, from metadata; `backend="dynamo:NAME"` takes it."""
+        with self._lock:
+            if self._foreign is None:
+                self._foreign = foreign_backends(self._path)
+            return self._foreign
+
+    def foreign_refusal(self, foreign: ForeignBackend) -> str:
+        """Why a foreign backend may not be used, or an empty text."""
+        reason = self.policy.refusal(foreign.name, foreign.distribution)
+        if not reason and self.policy.require_lock:
+            return "require_lock = true, and a lock holds plugins of core only"
+        return reason
+
+    def find_foreign(self, name: str) -> ForeignBackend | None:
+        """The foreign backend that `dynamo:NAME`, or a name that no plugin has, means; None where it means none."""
+        given = name.strip()
+        if given.casefold().startswith(PREFIX):
+            found = named(self.foreign(), given[len(PREFIX) :])
+        elif self._candidates(given) or not self._means_foreign(given):
+            return None
+        else:
+            found = named(self.foreign(), given)
+        if len(found) > 1:
+            raise refusals.ambiguous_foreign(given, found)
+        return found[0] if found else None
+
+    def _means_foreign(self, name: str) -> bool:
+        """Whether a name that no plugin has means one foreign backend; names of the catalog's plugins never do."""
+        if normalise(name.rpartition(":")[2]) in CATALOG or refusals.owned_name(normalise(name)) is not None:
+            return False
+        return len(named(self.foreign(), name)) == 1 or name in registered_names()
+
+    def _resolve_foreign(self, name: str) -> ResolvedBackend:
+        """The bridge to a foreign backend; `name` is without the prefix."""
+        found = self.find_foreign(PREFIX + name)
+        refusal = self.foreign_refusal(found) if found is not None else ""
+        if refusal:
+            raise refusals.denied_foreign(name, found.distribution, refusal)  # type: ignore[union-attr]
+        bare = found.name if found is not None else name.rpartition(":")[2]
+        key = f"{PREFIX}{found.distribution if found is not None else ''}:{bare}"
+        with self._lock:
+            resolved = self._bridged.get(key)
+        if resolved is None:
+            from .bridge import load_foreign
+
+            resolved = load_foreign(bare, found)
+            with self._lock:
+                resolved = self._bridged.setdefault(key, resolved)
         return resolved
 
     def _first_usable(self, specs: Sequence[Any]) -> ResolvedBackend:
@@ -273,7 +354,7 @@ class Registry:
             reason = self.policy.refusal(backend.name, backend.distribution) if key in backend.names else ""
             if reason:
                 return refusals.denied_by_name(name, backend, reason)
-        return refusals.not_installed(name, self.near(name), self._provided)
+        return refusals.not_installed(name, self.near(name), self.provides)
 
     def near(self, name: str) -> list[str]:
         """Installed names that look like `name`, then known ones, best first."""
@@ -282,7 +363,8 @@ class Registry:
         close = difflib.get_close_matches(key, [*installed, *CATALOG], n=3, cutoff=0.6)
         return list(dict.fromkeys(installed.get(match, match) for match in close if match != key))
 
-    def _provided(self, name: str) -> bool:
+    def provides(self, name: str) -> bool:
+        """Whether something installed has this name or alias."""
         return any(normalise(name) in backend.names for backend in self.installed())
 
     def _require_usable(self, backend: InstalledBackend) -> None:
@@ -304,6 +386,8 @@ class Registry:
         raise refusals.denied(backend, reason) if state == "denied" else refusals.unavailable(backend, reason)
 
     def _broken(self, backend: InstalledBackend, reason: str, cause: BaseException | None = None) -> BackendBroken:
+        from .loading import Quarantined
+
         error = refusals.broken(backend, reason)
         with self._lock:
             self._quarantine[backend.qualified] = Quarantined.of(backend, error, cause)
@@ -312,9 +396,13 @@ class Registry:
     # -- loading -----------------------------------------------------------------------------------------------------
 
     def _load(self, backend: InstalledBackend) -> ResolvedBackend:
+        from .loading import PluginDefect, configuration, load
+
         given = configuration(self.policy, config.as_dict(), self.versions)
+        with self._lock:
+            manager = self._manager
         try:
-            loaded = load(backend, self._manager, given)
+            loaded = load(backend, manager, given)
         except BackendError:
             raise
         except PluginDefect as error:
@@ -358,7 +446,9 @@ class Registry:
     def diagnose(self) -> list[Finding]:
         """What the loaded plugins have to say; an exception of a plugin becomes a finding of its own."""
         findings: list[Finding] = []
-        for implementation in self._manager.hook.core_diagnose.get_hookimpls():
+        with self._lock:
+            manager = self._manager
+        for implementation in manager.hook.core_diagnose.get_hookimpls():
             try:
                 answered: Any = implementation.function()
                 findings.extend(answered)
@@ -384,6 +474,8 @@ def default_registry() -> Registry:
 
 def _tear_down(registry: Registry) -> None:
     """At the end of the process every loaded backend may release what it holds."""
+    from ..events import BackendReported, emit
+
     for name in registry.loaded():
         for finding in registry.unload(name):
             emit(BackendReported(name, finding))

@@ -118,6 +118,10 @@ class ResolvedBackend:
             )
         return {**given, "mode": mode}
 
+    def for_options(self, given: Mapping[str, Any]) -> ResolvedBackend:
+        """The backend that a call with these options means: a bridged one may take another level of graphs."""
+        return self
+
     def knows_mode(self) -> bool:
         """True for a backend that declares an option "mode"."""
         return "mode" in self.known_options()

@@ -13,6 +13,7 @@ from .places import add_plugins_dir, chosen_registry
 if TYPE_CHECKING:
     from ..backends.catalog import CatalogEntry
     from ..backends.discovery import InstalledBackend
+    from ..backends.foreign import ForeignBackend
     from ..backends.registry import Registry
 
 COLUMNS = ("name", "distribution", "version", "devices", "tier", "certificate", "state", "summary")
@@ -35,6 +36,7 @@ def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
 def _list(parsed: argparse.Namespace) -> int:
     registry = chosen_registry(parsed)
     rows = [_row(registry, backend) for backend in registry.installed()]
+    rows += [_foreign_row(registry, each) for each in registry.foreign()]
     if parsed.all:
         rows += list(_absent(registry))
     if parsed.json:
@@ -69,6 +71,26 @@ def _row(registry: Registry, backend: InstalledBackend) -> dict[str, Any]:
     }
 
 
+def _foreign_row(registry: Registry, foreign: ForeignBackend) -> dict[str, Any]:
+    """What another project publishes for torch.compile, seen from its metadata."""
+    from ..backends.catalog import FOREIGN
+    from ..backends.certificates import best_state, certificates
+
+    known = next((entry for entry in FOREIGN.values() if entry.use == foreign.use), None)
+    refusal = registry.foreign_refusal(foreign)
+    return {
+        "name": foreign.use,
+        "distribution": foreign.distribution,
+        "version": foreign.version,
+        "devices": list(known.devices) if known is not None else ["any"],
+        "tier": "foreign",
+        "certificate": best_state(certificates(foreign.use, foreign.version)),
+        "state": "denied" if refusal else "ready",
+        "reason": refusal,
+        "summary": known.summary if known is not None else "Another project's torch.compile backend, bridged",
+    }
+
+
 def _tier(backend: InstalledBackend) -> str:
     from ..backends.catalog import CATALOG
     from ..backends.policy import normalise
@@ -83,8 +105,9 @@ def _absent(registry: Registry) -> Iterator[dict[str, Any]]:
     from ..backends.catalog import EVERYTHING
 
     present = {name for backend in registry.installed() for name in backend.names}
+    bridged = {foreign.use for foreign in registry.foreign()}
     for name, entry in EVERYTHING.items():
-        if name not in present:
+        if name not in present and entry.use not in bridged:
             yield _known(name, entry, present)
 
 
@@ -117,6 +140,9 @@ def _info(parsed: argparse.Namespace) -> int:
     from ..settings import options_of_backend
 
     registry = chosen_registry(parsed)
+    foreign = registry.find_foreign(parsed.name)
+    if foreign is not None:
+        return _foreign_info(registry, foreign, as_json=parsed.json)
     backend = registry.find(parsed.name)
     facts = _row(registry, backend)
     facts["entry_point"] = backend.entry_point.value
@@ -131,10 +157,26 @@ def _info(parsed: argparse.Namespace) -> int:
     return OK if facts["state"] == "ready" else FOUND
 
 
+def _foreign_info(registry: Registry, foreign: ForeignBackend, *, as_json: bool) -> int:
+    facts = _foreign_row(registry, foreign)
+    point, registering = foreign.entry_point, foreign.registering
+    facts["entry_point"] = point.value if point is not None else ""
+    facts["imported_module"] = registering.module if registering is not None else ""
+    facts["graphs"] = f"dynamic shapes: {foreign.traits.dynamic_shapes}"
+    facts["dtypes"] = list(foreign.traits.dtypes)
+    facts["note"] = foreign.traits.note
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(facts)
+    return OK if facts["state"] == "ready" else FOUND
+
+
 def _search(parsed: argparse.Namespace) -> int:
     registry = chosen_registry(parsed)
     word = parsed.word.casefold()
-    rows = [_row(registry, backend) for backend in registry.installed()] + list(_absent(registry))
+    rows = [_row(registry, backend) for backend in registry.installed()]
+    rows += [*(_foreign_row(registry, each) for each in registry.foreign()), *_absent(registry)]
     found = [row for row in rows if word in _searched(row)]
     if parsed.json:
         print_json(found)

@@ -79,10 +79,10 @@ def test_info_shows_the_manifest(site, capsys):
 
 
 def test_info_of_an_unknown_name_is_a_finding_with_the_error_id(site, capsys):
-    code, out, err = run(capsys, "info", "openvino")
+    code, out, err = run(capsys, "info", "hidet")
     assert (code, out) == (1, "")
-    assert "CORE-B001" in err and 'pip install "openvino"' in err
-    code, out, _ = run(capsys, "info", "openvino", "--json")
+    assert "CORE-B001" in err and 'pip install "hidet"' in err
+    code, out, _ = run(capsys, "info", "hidet", "--json")
     assert code == 1 and json.loads(out)["error"]["id"] == "CORE-B001"
 
 

@@ -1,0 +1,150 @@
+"""Foreign backends: what other projects publish for torch.compile, as metadata shows it. Nothing is imported here.
+
+Enters: the search path. Leaves: one ForeignBackend a name and distribution, from the entry points of the group
+`torch_dynamo_backends` and from a table of those that register themselves when a module of theirs is imported. How one
+is loaded and what it is given stands in `bridge.py`. This module imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+from .policy import normalise
+
+GROUP = "torch_dynamo_backends"
+PREFIX = "dynamo:"
+OURS = "core.bridge"
+"""The module behind the entry points with which core's own backends are published to torch.compile."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is known of a foreign backend that its interface does not tell.
+
+    dynamic_shapes, dtypes: as in Capabilities; precision: mode -> what the backend's options must hold for it ({} is
+    its own default), empty where nothing is known; empty: it is right for tensors without elements; note: said with
+    each compile, about what differs from torch.
+    """
+
+    dynamic_shapes: str = "none"
+    dtypes: tuple[str, ...] = ()
+    empty: bool = False
+    precision: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    note: str = ""
+
+
+_STRICT_OPENVINO = {"config": {"INFERENCE_PRECISION_HINT": "f32"}}
+
+TRAITS: Mapping[str, Traits] = {
+    "openvino": Traits(
+        # int64 and float64 are accepted, and computed in int32 and float32
+        dtypes=("float32", "float16", "bfloat16", "int32", "int16", "int8", "uint8", "bool"),
+        precision={"ieee": _STRICT_OPENVINO, "bf16": {}},
+        note="relu of NaN may be 0; what it has no operator for, and graphs of one node, run on torch's own kernels",
+    ),
+    "inductor": Traits(dynamic_shapes="full", empty=True),
+    "aot_eager": Traits(dynamic_shapes="full", empty=True),
+    "eager": Traits(dynamic_shapes="full", empty=True),
+}
+"""Name -> traits. One that is not here gets graphs of fixed sizes, which every callable can take."""
+
+
+@dataclass(frozen=True)
+class Registering:
+    """A backend that is there once `module` was imported: as `attribute` of it, or under its name in torch's own
+    registry where there is no attribute."""
+
+    module: str
+    distribution: str
+    attribute: str = ""
+
+
+REGISTERING: Mapping[str, Registering] = {
+    "tensorrt": Registering("torch_tensorrt", "torch-tensorrt"),
+    "torch_tensorrt": Registering("torch_tensorrt", "torch-tensorrt"),
+    "thunder": Registering("thunder.dynamo", "lightning-thunder", "ThunderCompiler"),
+    "hidet": Registering("hidet.graph.frontend.torch", "hidet"),
+    "openxla": Registering("torch_xla", "torch-xla"),
+    "ttnn": Registering("torch_ttnn", "torch-ttnn", "backend"),
+    "ipex": Registering("intel_extension_for_pytorch", "intel-extension-for-pytorch"),
+    "tvm": Registering("tvm.contrib.torch", "apache-tvm"),
+}
+
+
+@dataclass(frozen=True)
+class ForeignBackend:
+    """One callable of another project. entry_point: None for one that registers itself."""
+
+    name: str
+    distribution: str
+    version: str
+    entry_point: metadata.EntryPoint | None = None
+    registering: Registering | None = None
+
+    @property
+    def use(self) -> str:
+        """What to pass as `backend=`."""
+        return f"{PREFIX}{self.name}"
+
+    @property
+    def traits(self) -> Traits:
+        return TRAITS.get(normalise(self.name), Traits())
+
+
+def foreign_backends(path: Sequence[str] | None = None) -> tuple[ForeignBackend, ...]:
+    """Every foreign backend that the distributions on `path` (default: sys.path) publish, sorted by name."""
+    found: dict[tuple[str, str], ForeignBackend] = {}
+    for distribution in _publishing(path):
+        name, version = distribution.metadata["Name"] or "", distribution.version or "0"
+        for point in distribution.entry_points:
+            if point.group == GROUP and point.value.partition(":")[0] != OURS:
+                found.setdefault((point.name, normalise(name)), ForeignBackend(point.name, name, version, point))
+    if path is None:
+        for key, registering in REGISTERING.items():
+            if importlib.util.find_spec(registering.module.partition(".")[0]) is not None:
+                owner = registering.distribution
+                found.setdefault(
+                    (key, normalise(owner)), ForeignBackend(key, owner, _version(owner), None, registering)
+                )
+    return tuple(sorted(found.values(), key=lambda each: (each.name, each.distribution)))
+
+
+def _publishing(path: Sequence[str] | None) -> Iterable[metadata.Distribution]:
+    seen: set[str] = set()
+    for distribution in metadata.distributions() if path is None else metadata.distributions(path=list(path)):
+        text = distribution.read_text("entry_points.txt")
+        if not text or GROUP not in text:
+            continue
+        name = normalise(distribution.metadata["Name"] or "")
+        if name and name not in seen:
+            seen.add(name)
+            yield distribution
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def registered_names() -> list[str]:
+    """The names in torch's own registry, as far as this process has loaded it; nothing is imported."""
+    registry = sys.modules.get("torch._dynamo.backends.registry")
+    return sorted(registry._COMPILER_FNS) if registry is not None else []
+
+
+def named(backends: Iterable[ForeignBackend], name: str) -> list[ForeignBackend]:
+    """Those that a name means: `NAME` or `DISTRIBUTION:NAME`, without the prefix."""
+    distribution, _, bare = name.rpartition(":")
+    return [
+        each
+        for each in backends
+        if normalise(each.name) == normalise(bare)
+        and (not distribution or normalise(each.distribution) == normalise(distribution))
+    ]

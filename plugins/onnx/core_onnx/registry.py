@@ -10,7 +10,7 @@ _F = TypeVar("_F", bound=Converter)
 
 CONVERTERS: dict[str, Converter] = {}
 """Operator as `aten.add.Tensor` -> converter. Called as `converter(builder, *args, **kwargs)` with the node's
-arguments, its tensors and symbolic numbers as Values; returns a Value, or a tuple with None for results that have none."""
+arguments, its tensors and symbolic numbers as Values; returns a Value or a tuple, with None for what nobody reads."""
 
 
 def converts(*operators: str) -> Callable[[_F], _F]:

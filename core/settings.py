@@ -128,6 +128,9 @@ SETTINGS: Mapping[str, Setting] = {
     "nested": Setting((bool,), True, "the default of compile(nested=)"),
     "symbolic_sizes": Setting((bool,), True, "a size that changed becomes symbolic (dynamic=None)"),
     "symbolic_numbers": Setting((bool,), True, "an int or float that changed becomes symbolic (dynamic=None)"),
+    "store_artifacts": Setting(
+        (bool,), True, "keep on disk what backends can serialize", "CORE_STORE_ARTIFACTS", files=True
+    ),
     "audit_guards": Setting((bool,), False, "report what a capture read and no guard holds", "CORE_AUDIT_GUARDS"),
     "strict": Setting((bool,), False, "what would fall back raises", "CORE_STRICT"),
     "disable": Setting((bool,), False, "compile() returns what it is given", "CORE_DISABLE"),

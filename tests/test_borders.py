@@ -41,6 +41,8 @@ BORDERS = {
     ("core/backends/registry.py", "Registry.diagnose"): ("answers", "the edge of a plugin: a finding of the doctor"),
     ("core/backends/registry.py", "Registry.unload"): ("answers", "the edge of a plugin: a finding"),
     ("core/report/doctor_probe.py", "_verified"): ("answers", "the edge of a plugin: a finding of the doctor"),
+    ("core/backends/stored.py", "_restored"): ("emits", "the edge of a plugin: stored bytes are worth a compile"),
+    ("core/backends/stored.py", "_keep"): ("emits", "the edge of a plugin: what is not stored was compiled"),
     ("core/backends/probing.py", "ask.run"): ("answers", "the edge of a plugin: unusable, with reason"),
     ("core/backends/aot_fallback.py", "compile_refused"): ("emits", "a second tracer fails where the first refused"),
     ("core/guards/checks.py", "shorten"): ("answers", "a report survives a user's __repr__"),

@@ -78,7 +78,7 @@ def build_artifact(
     began = time.perf_counter()
     try:
         with resolved.compile_lock:
-            artifact = resolved.compile(graph, fakes, ctx)
+            artifact = _compiled(resolved, graph, fakes, ctx)
     except BackendError:
         raise
     except Unsupported as error:
@@ -92,6 +92,14 @@ def build_artifact(
     seconds = time.perf_counter() - began
     emit(ArtifactBuilt(resolved.name, ctx.mode, artifact.kernels, artifact.extern_calls, seconds, artifact))
     return artifact
+
+
+def _compiled(resolved: ResolvedBackend, graph: Any, fakes: Sequence[Any], ctx: CompileContext) -> Artifact:
+    if not resolved.capabilities.serializable:
+        return resolved.compile(graph, fakes, ctx)
+    from .stored import compiled_or_stored
+
+    return compiled_or_stored(resolved, graph, fakes, ctx, lambda: resolved.compile(graph, fakes, ctx))
 
 
 def artifact_call(artifact: Artifact) -> Callable[..., Any]:

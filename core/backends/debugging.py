@@ -1,4 +1,5 @@
-"""The debugging backends: `eager` runs the captured torch graph, `aot_eager` the functional ATen graph, node by node.
+"""The debugging backends: `eager` runs the captured torch graph, `aot_eager` the functional ATen graph, node by node,
+`aot_eager_decomp_partition` that graph taken apart into the core set of operators.
 
 They compile nothing, so a difference between `eager` and plain Python is capture's fault, a difference between
 `aot_eager` and `eager` the recorder's, and a difference between another backend and `aot_eager` that backend's.
@@ -43,6 +44,13 @@ class AotEagerBackend(DebuggingBackend):
         return _as_written(graph)
 
 
+class DecomposedEagerBackend(AotEagerBackend):
+    """As aot_eager, of operators taken apart into the core set, as compilers of that set get them."""
+
+    name = "aot_eager_decomp_partition"
+    capabilities = Capabilities(graph_level="core-aten", deterministic="on-request")
+
+
 def _as_written(graph: Any) -> Artifact:
     """The graph module's generated `forward`: no module call, no hooks, no Python file of ours."""
     calls = [node.name for node in graph.graph.nodes if node.op in ("call_function", "call_method")]
@@ -70,5 +78,14 @@ class AotEagerPlugin:
         return AotEagerBackend()
 
 
+class DecomposedEagerPlugin:
+    """The plugin object behind the entry point `aot_eager_decomp_partition`."""
+
+    @hookimpl
+    def core_backend(self) -> Backend:
+        return DecomposedEagerBackend()
+
+
 eager_plugin = EagerPlugin()
 aot_eager_plugin = AotEagerPlugin()
+decomposed_plugin = DecomposedEagerPlugin()

@@ -24,8 +24,10 @@ MANIFESTS_GROUP = f"{PROJECT}.manifests"
 BUILTIN = {
     "eager": "core.backends.debugging:eager_plugin",
     "aot_eager": "core.backends.debugging:aot_eager_plugin",
+    "aot_eager_decomp_partition": "core.backends.debugging:decomposed_plugin",
 }
-"""Core's own entry points, as pyproject.toml names them: used when core runs from a tree that was never installed."""
+"""Core's own entry points, as pyproject.toml names them: used where the installed metadata lacks them, as
+in a tree that was never installed."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ def installed_backends(path: Sequence[str] | None = None) -> tuple[InstalledBack
         for name, version, distribution in _distributions(search_path() if path is None else path)
         for backend in _of_distribution(name, version, distribution)
     ]
-    if not any(normalise(backend.distribution) == PROJECT for backend in found):
-        found += _builtin()
+    published = {backend.name for backend in found if normalise(backend.distribution) == PROJECT}
+    found += [backend for backend in _builtin() if backend.name not in published]
     return tuple(sorted(found, key=lambda backend: (backend.name, backend.distribution)))
 
 

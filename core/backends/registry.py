@@ -486,7 +486,7 @@ def resolve_backend(spec: Any) -> ResolvedBackend:
     return default_registry().resolve(spec)
 
 
-DEBUGGING = ("aot_eager", "eager")  # backends that compile nothing
+DEBUGGING = ("aot_eager", "aot_eager_decomp_partition", "eager")  # backends that compile nothing
 
 
 def list_backends() -> list[str]:

@@ -1,0 +1,40 @@
+"""The debugging backends give eager's results, each from the graph of its level."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+import core
+from core.backends.registry import DEBUGGING
+
+
+@pytest.mark.parametrize("backend", DEBUGGING)
+def test_results_and_gradients_are_those_of_eager(backend):
+    core.reset()
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.GELU(), torch.nn.LayerNorm(4))
+    theirs = copy.deepcopy(module)
+    x = torch.randn(3, 4)
+    compiled = core.compile(module, backend=backend)
+    for _ in range(2):
+        got, want = compiled(x), theirs(x)
+        got.sum().backward()
+        want.sum().backward()
+        torch.testing.assert_close(got, want)
+    for mine, expected in zip(module.parameters(), theirs.parameters()):
+        torch.testing.assert_close(mine.grad, expected.grad)
+    for mine, expected in zip(module.buffers(), theirs.buffers()):
+        torch.testing.assert_close(mine, expected)
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)
+
+
+def test_the_decomposed_level_has_more_and_smaller_operators():
+    calls = {}
+    for backend in ("aot_eager", "aot_eager_decomp_partition"):
+        core.reset()
+        core.compile(torch.nn.functional.huber_loss, backend=backend)(torch.ones(3), torch.zeros(3))
+        calls[backend] = core.stats()["extern_calls"]
+    assert calls["aot_eager"] == 1 < calls["aot_eager_decomp_partition"]

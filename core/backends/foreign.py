@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
+from .discovery import search_path
 from .policy import normalise
 
 GROUP = "torch_dynamo_backends"
@@ -116,7 +117,7 @@ def foreign_backends(path: Sequence[str] | None = None) -> tuple[ForeignBackend,
 
 def _publishing(path: Sequence[str] | None) -> Iterable[metadata.Distribution]:
     seen: set[str] = set()
-    for distribution in metadata.distributions() if path is None else metadata.distributions(path=list(path)):
+    for distribution in metadata.distributions(path=list(search_path() if path is None else path)):
         text = distribution.read_text("entry_points.txt")
         if not text or GROUP not in text:
             continue

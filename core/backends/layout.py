@@ -19,7 +19,7 @@ def layout_test(name: str, fake: Any) -> str:
     """An expression that is true when the tensor `name` lies in memory as `fake` does; empty where any layout does."""
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return ""
-    if not _is_static(fake):
+    if not is_static(fake):
         order = dense_order(fake)
         if order is None:
             return ""
@@ -37,7 +37,7 @@ def layout_test(name: str, fake: Any) -> str:
 def layout_copy(name: str, fake: Any, code: Code) -> str:
     """An expression for a tensor with the values of `name` in the layout of `fake`. For layouts that have a test."""
     like = f"dtype={name}.dtype, device={name}.device"
-    if not _is_static(fake):
+    if not is_static(fake):
         make = code.bind(torch.empty_permuted, "empty_permuted")
         return f"{make}({name}.shape, {dense_order(fake)!r}, {like}).copy_({name})"
     make = code.bind(torch.empty_strided, "empty_strided")
@@ -51,14 +51,15 @@ def layout_copy(name: str, fake: Any, code: Code) -> str:
 def zeros_like_layout(like: str, fake: Any, code: Code) -> str:
     """An expression for zeros in the layout of `fake`; `like` names a shape where sizes are symbolic."""
     options = f"dtype={code.bind(fake.dtype, 'dtype')}, device={code.bind(fake.device, 'device')}"
-    if not _is_static(fake):
+    if not is_static(fake):
         order = dense_order(fake) or tuple(range(fake.dim()))
         return f"{code.bind(torch.empty_permuted, 'empty_permuted')}({like}, {order!r}, {options}).zero_()"
     make = code.bind(torch.empty_strided, "empty_strided")
     return f"{make}({tuple(fake.shape)!r}, {tuple(fake.stride())!r}, {options}).zero_()"
 
 
-def _is_static(fake: Any) -> bool:
+def is_static(fake: Any) -> bool:
+    """True for sizes and strides that are numbers."""
     return all(isinstance(number, int) for number in (*fake.shape, *fake.stride()))
 
 
@@ -104,7 +105,7 @@ def relayout(fakes: Sequence[Any], which: Sequence[int], always: Sequence[int] =
     for index in always:
         code.line(f"{slots[index]} = {slots[index]}.clone()")
     for index in which:
-        test = layout_test(slots[index], fakes[index])
+        test = layout_test(slots[index], fakes[index]) or f"{slots[index]}.stride() == {tuple(fakes[index].stride())!r}"
         code.line(f"if not ({test}):")
         code.line(f"    {slots[index]} = {layout_copy(slots[index], fakes[index], code)}")
     code.line(f"return {tuple_text(slots)}")

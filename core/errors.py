@@ -181,6 +181,12 @@ class PrecisionUnavailable(BackendUnavailable):
     id = "CORE-B017"
 
 
+class PassFailed(BackendError):
+    """A graph pass of a plugin raised, or changed what a graph takes and gives."""
+
+    id = "CORE-B018"
+
+
 class BridgeLoop(BackendError):
     """A name of torch.compile's that leads back to core's own backend."""
 

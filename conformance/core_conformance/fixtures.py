@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,9 +19,9 @@ def generator_of(seed: int, test: str) -> torch.Generator:
 
 
 @contextlib.contextmanager
-def subject_of(spec: Any, device: str) -> Iterator[Subject]:
+def subject_of(spec: Any, device: str, options: Mapping[str, Any] | None = None) -> Iterator[Subject]:
     """A subject for one test: nothing compiled before it, torch's own generator seeded, nothing left behind."""
-    subject = Subject(spec, device)
+    subject = Subject(spec, device, options)
     subject.reset()
     torch.manual_seed(0)
     with subject.listening():

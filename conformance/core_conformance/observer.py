@@ -19,13 +19,13 @@ from typing import Any
 from core.backends.resolved import ResolvedBackend
 from core.plugin import Artifact
 
-from .torch_compat import COMPILERS, OpOverload, OpOverloadPacket, TorchDispatchMode
+from .torch_compat import COMPILERS, LOADED_FOR_USE, OpOverload, OpOverloadPacket, TorchDispatchMode
 
 PLUMBING = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided as_strided detach alias view "
     "_unsafe_view _reshape_alias reshape expand t transpose permute select slice squeeze unsqueeze unfold diagonal "
     "split split_with_sizes unbind clone copy contiguous lift_fresh lift_fresh_copy lift set resize "
-    "_local_scalar_dense item _to_copy real imag view_as_real view_as_complex _conj resolve_conj resolve_neg "
+    "_local_scalar_dense item to _to_copy real imag view_as_real view_as_complex _conj resolve_conj resolve_neg "
     "_assert_async _assert_scalar sym_size sym_stride sym_numel sym_storage_offset".split()
 )
 """Operators that carry values from place to place: memory, views and copies are no calculation."""
@@ -83,12 +83,12 @@ def observing() -> Iterator[Observation]:
 
 @contextlib.contextmanager
 def _spied(module_name: str, name: str, observation: Observation) -> Iterator[None]:
-    """Note calls of one function, and that its module was loaded meanwhile."""
+    """Note calls of one function, or that its module was loaded meanwhile where nothing but its use does that."""
     module = sys.modules.get(module_name)
     original = getattr(module, name, None)
     if module is None or original is None:
         yield
-        if module_name in sys.modules and module is None:
+        if module_name in LOADED_FOR_USE and module is None and module_name in sys.modules:
             observation.compilers.add(f"{module_name}.{name}")
         return
 

@@ -81,6 +81,6 @@ def subject(request: pytest.FixtureRequest, core_backend: Any, core_device: str)
     """The backend under test, with nothing compiled; what was observed of it is kept with the test."""
     from .fixtures import subject_of
 
-    with subject_of(core_backend, core_device) as made:
-        yield made
+    with subject_of(core_backend, core_device, getattr(request.config, "core_options", None)) as made:
         request.node.core_observed = made.observed
+        yield made

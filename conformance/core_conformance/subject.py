@@ -33,6 +33,8 @@ class Observed:
     """How many nodes the backend says it runs natively, through a library, or by a fallback."""
     fallbacks: list[str] = field(default_factory=list)
     compilers: set[str] = field(default_factory=set)
+    broken: bool = False
+    """The program was compiled as several graphs: one can't hold it."""
 
     def note_error(self, ratio: float) -> None:
         """Keep the largest ratio of the backend's error to eager's."""
@@ -46,6 +48,8 @@ class Subject:
         self.spec = spec
         self.device = device
         self.options: dict[str, Any] = dict(options or {})
+        self.compile_options: dict[str, Any] = {}
+        """More keywords for every call of core.compile."""
         self.observed = Observed()
         self._resolved: ResolvedBackend | None = None
         self._watch: Watch | None = None
@@ -91,7 +95,12 @@ class Subject:
         # A name is resolved anew, to the backend that is watched; an object would give one that is not.
         backend = self.spec if isinstance(self.spec, str) else self.resolved
         return core.compile(
-            program, backend=backend, dynamic=dynamic, fullgraph=fullgraph, options=chosen or None, **more
+            program,
+            backend=backend,
+            dynamic=dynamic,
+            fullgraph=fullgraph,
+            options=chosen or None,
+            **{**self.compile_options, **more},
         )
 
     def reset(self) -> None:

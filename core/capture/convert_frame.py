@@ -67,7 +67,9 @@ class NotItsOwnCall(Exception):
 def _without_frames(refusal: Unsupported | None) -> Unsupported | None:
     """The refusal less its tracebacks, whose frames would keep the program's objects in a circle with it."""
     error: BaseException | None = refusal
-    while error is not None:
+    seen: set[int] = set()  # a program that raises an error from our own, and compiles again, has made a circle of them
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
     return refusal
@@ -376,12 +378,12 @@ class FrameCompiler:
             return result
 
         try:
-            code, graph = replacement.build(trace, ending, compile_graph)
+            code, graph, decided = replacement.build(trace, ending, compile_graph)
         except BaseException:
             trace.builder.abort()
             raise
-        if graph is not None:
-            self._graph_guards(trace, graph)
+        if decided is not None:
+            self._graph_guards(trace, decided)
         trace.guards.update(identity_guards(trace))
         trace.guards.update(class_guards(trace, state.history.changing_classes))
         program, guards = build_program(self._kept_guards(trace))

@@ -314,3 +314,23 @@ def test_a_generator_made_before_a_break_says_what_to_do():
     reasons = {event.reason: event.remedy for event in breaks_of(fn, X)}
     assert reasons["iterating a generator made outside is not traced"]
     assert all(reasons.values())
+
+
+def test_a_refusal_that_the_program_raised_its_own_error_from_ends_up_in_no_endless_circle():
+    """The second capture is refused while the first refusal's successor is handled: causes and contexts form a circle."""
+
+    def fn(x):
+        return x.tolist()
+
+    x = torch.ones(2)
+    fast = core.compile(fn, backend="eager", fullgraph=True)
+    refused = []
+    try:
+        try:
+            fast(x)
+        except core.Unsupported as error:
+            refused.append(error)
+            raise AssertionError("the program's own") from error
+    except AssertionError:
+        assert core.compile(fn, backend="eager")(x) == [1.0, 1.0]
+    assert len(refused) == 1

@@ -199,7 +199,7 @@ class CompileContext:
     deadline_s and workspace_limit_bytes: None for no limit; cache_dir: a folder the backend may write, None for none;
     report: takes a Finding; name: a readable name of the graph, for files and logs; tuning: the `mode` that the user
     gave to compile ("default", "reduce-overhead", "max-autotune", ...); step: how many steps the program has begun, for
-    memory that is reused from one to the next.
+    memory that is reused from one to the next; isolated: core compiles the graph in a process of its own.
     """
 
     device: str = "cpu"
@@ -220,6 +220,7 @@ class CompileContext:
     name: str = "graph"
     tuning: str = "default"
     step: Callable[[], int] = current_step
+    isolated: bool = False
 
 
 @dataclass
@@ -229,7 +230,8 @@ class Artifact:
     call: flat, `call(*inputs) -> tuple of outputs`; with `boxed`, `call(list_of_inputs)`, which empties the list;
     kernels, extern_calls: launched and library calls in one run; provenance: node name -> "native", "library" or
     "fallback"; guards: expressions over the graph's symbols that the code relies on beyond the graph's own;
-    size_bytes: of code and constants; describe: returns readable source for reports.
+    cudagraph_safe: whether a run may be captured in a CUDA graph, for backends that declare "per-artifact"; size_bytes:
+    of code and constants; describe: returns readable source for reports.
     """
 
     call: Callable[..., Any]

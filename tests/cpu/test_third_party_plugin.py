@@ -7,10 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
+from fresh_environment import fresh_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "core-numpy"
@@ -46,18 +46,13 @@ print(default_registry().find("numpy").version, core.stats()["kernels"] > 0)
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> str:
-    """The interpreter of a fresh environment: the wheel in it, core and torch in sight."""
+    """The interpreter of a fresh environment with the wheel in it."""
     source, dist = tmp_path_factory.mktemp("source") / "plugin", tmp_path_factory.mktemp("dist")
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     pip = [sys.executable, "-m", "pip"]
     run(*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(dist), str(source), cwd=dist)
     environment = tmp_path_factory.mktemp("venv")
-    venv.create(environment, with_pip=False)
-    site = next((environment / "lib").glob("python*/site-packages"))
-    import torch
-
-    seen = [ROOT, ROOT / "conformance", ROOT / "plugins" / "inductor", Path(torch.__file__).parents[1]]
-    (site / "seen.pth").write_text("".join(f"{folder}\n" for folder in seen))
+    site = fresh_environment(environment)
     wheel = str(next(dist.glob("*.whl")))
     run(*pip, "install", "-q", "--no-index", "--no-deps", "--target", str(site), wheel, cwd=dist)
     return str(environment / "bin" / "python")

@@ -163,6 +163,24 @@ class NotTwiceDifferentiable(BackendError, RuntimeError):
     id = "CORE-B008"
 
 
+class CompileTimedOut(BackendFailed):
+    """A backend that compiles in a process of its own did not end within its deadline."""
+
+    id = "CORE-B011"
+
+
+class CompilerDied(BackendFailed):
+    """The process in which a backend compiled ended without an answer."""
+
+    id = "CORE-B012"
+
+
+class IsolationImpossible(BackendUnavailable):
+    """A backend, or a graph, that can't be compiled in a process of its own."""
+
+    id = "CORE-B013"
+
+
 class NodesUnclaimed(BackendError):
     """Nodes of a graph are supported by no backend that is allowed to take them."""
 

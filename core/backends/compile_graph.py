@@ -17,6 +17,7 @@ from .artifact import artifact_call, build_artifact, compile_context, first_line
 from .fallback import Lineup, as_lineup
 from .first_run import checked_once
 from .functional import compile_functional
+from .passes import run_passes
 from .precision import in_precision
 from .resolved import ResolvedBackend
 from .restored_modes import restoring
@@ -60,7 +61,7 @@ def _compile_torch_level(
     mode = "forward" if captured.needs_grad else "inference"
     ctx = compile_context(captured, resolved, lineup.options_of(resolved), mode=mode, name=name)
     fakes = [graph_input.fake for graph_input in captured.inputs]
-    module = captured.module
+    module = run_passes(captured.module, "torch", captured)
     if resolved.capabilities.dynamic_shapes == "none":
         module, fakes = with_plain_sizes(module, captured.fake_mode), plain_fakes(fakes, captured.fake_mode)
     artifact = build_artifact(resolved, module, fakes, ctx, first_line(captured))

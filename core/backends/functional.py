@@ -25,6 +25,7 @@ from .artifact import decomposition_table, first_line, graph_device
 from .double_backward import EagerBackward
 from .fallback import Lineup
 from .inference_outputs import in_inference_mode, inference_places
+from .passes import run_passes
 from .regions_compile import Task, compile_task
 from .resolved import ResolvedBackend
 from .symbolic import with_plain_sizes
@@ -69,9 +70,10 @@ class Job:
     state: CallState
 
     def prepared(self, graph: _Graph, stage: str, mode: str) -> _Graph:
-        """The graph as the first backend wants it: its operators, plain sizes where it takes no symbols."""
+        """The graph behind the passes of its stage, as the first backend wants it: its operators, plain sizes where it
+        takes no symbols."""
         captured = self.captured
-        module = graph.module
+        module = run_passes(graph.module, stage, captured)
         table = decomposition_table(self.claimants[0], mode) if self.claimants else {}
         if table:
             module = decompose(module, captured.fake_mode, captured.shape_env, table)
@@ -98,6 +100,8 @@ class Job:
         return wrap_training(joint, parts, captured.outputs, run_forward, compile_backward, replay, self.state)
 
     def _compiled(self, module: fx.GraphModule, name: str, mode: str) -> Callable[..., Any]:
+        if mode != "inference":  # that stage is over
+            module = run_passes(module, mode, self.captured)
         held = _held_inputs(self.captured, module, mode)
         return compile_task(Task(self.captured, module, self.lineup, self.claimants, name, mode, held))
 

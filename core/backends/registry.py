@@ -443,6 +443,13 @@ class Registry:
 
     # -- broadcasts --------------------------------------------------------------------------------------------------
 
+    def pass_sources(self) -> list[tuple[str, Any]]:
+        """(plugin, its core_passes) of the loaded plugins that have graph passes."""
+        if "_manager" not in vars(self):
+            return []
+        implementations = self._manager.hook.core_passes.get_hookimpls()
+        return [(each.plugin_name, each.function) for each in implementations]
+
     def diagnose(self) -> list[Finding]:
         """What the loaded plugins have to say; an exception of a plugin becomes a finding of its own."""
         findings: list[Finding] = []

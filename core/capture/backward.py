@@ -6,10 +6,12 @@ place where the gradients have a graph of their own). Histories and hooks outsid
 
 from __future__ import annotations
 
+import gc
 import operator
 from typing import Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 
 from ..errors import Unsupported
 from ..graph.engine import engine_gradients, known_storages, leaves_behind
@@ -136,8 +138,13 @@ class Backward:
             return
         for name in LEAF_HOOKS:
             guard_hooks(self.tx, leaf.source, leaf.real, name)
-        if getattr(leaf.real, "grad_dtype", leaf.real.dtype) not in (None, leaf.real.dtype):
-            raise Unsupported("a leaf that takes gradients of another dtype is not traced", remedy=OUTSIDE)
+        if _has_node_hooks(leaf.real):
+            raise Unsupported("backward() meets a leaf with hooks on the node of its gradient", remedy=OUTSIDE)
+        if hasattr(leaf.real, "grad_dtype"):
+            if leaf.real.grad_dtype is not leaf.real.dtype:
+                raise Unsupported("a leaf that takes gradients of another dtype is not traced", remedy=OUTSIDE)
+            if leaf.source is not None:
+                self.tx.guard(AttrSource(leaf.source, "grad_dtype"), Is(leaf.real.dtype))
 
     def _raise_as_eager(self, fakes: list[torch.Tensor]) -> None:
         """Nothing requires gradients: autograd says so."""
@@ -176,6 +183,18 @@ class Backward:
         layout = torch.preserve_format if dense else torch.contiguous_format
         options = {"memory_format": self.tx.constant(layout)}
         return self.tx.graph_method("copy_", [self.tx.graph_call(torch.empty_like, [leaf], options), gradient], {})
+
+
+def _has_node_hooks(leaf: torch.Tensor) -> bool:
+    """Whether the node that accumulates a leaf's gradient has hooks.
+
+    They are found by the collector, which a node lets see them while no graph holds it.
+    """
+    if not leaf.requires_grad or not leaf.is_leaf:
+        return False
+    with torch.enable_grad():
+        node = get_gradient_edge(leaf).node
+    return any(isinstance(held, dict) and held for held in gc.get_referents(node))
 
 
 def _is_dense(fake: Any) -> bool:

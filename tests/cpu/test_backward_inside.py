@@ -349,3 +349,40 @@ def test_a_tensor_that_is_reached_from_outside_alone_keeps_its_gradient():
         return fn, (torch.randn(2, 4), other * 1), lambda: (list(module.parameters()), other.grad)
 
     agrees(build, graphs=None, breaks=None)
+
+
+@pytest.mark.parametrize("kind", ("register_hook", "register_prehook"))
+def test_hooks_on_the_node_of_a_leafs_gradient_break_the_graph(kind):
+    core.reset()
+    w, seen = leaf(3), []
+    node = torch.autograd.graph.get_gradient_edge(w).node
+    getattr(node, kind)(lambda *gradients: seen.append(1))
+
+    def step(w, x):
+        (w * x).sum().backward()
+        return x + 1
+
+    compiled = core.compile(step, backend="eager")
+    for count in (1, 2):
+        compiled(w, torch.ones(3))
+        assert len(seen) == count
+    assert torch.equal(w.grad, torch.full((3,), 2.0))
+    assert core.stats()["breaks"] == 1
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="gradients have the dtype of their leaf")
+def test_a_leaf_that_takes_gradients_of_another_dtype_later_is_noticed():
+    core.reset()
+    w = leaf(3)
+
+    def step(w, x):
+        (w * x).sum().backward()
+        return x + 1
+
+    compiled = core.compile(step, backend="eager")
+    compiled(w, torch.ones(3))
+    w.grad = None
+    w.grad_dtype = torch.float64
+    compiled(w, torch.ones(3))
+    assert w.grad.dtype is torch.float64
+    assert (core.stats()["recompiles"], core.stats()["breaks"]) == (1, 1)

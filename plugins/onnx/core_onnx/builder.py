@@ -91,6 +91,8 @@ class ModelBuilder:
             )
         names = [self.fresh() for _ in range(results)]
         sources = [value.name if value is not None else "" for value in inputs]
+        while sources and not sources[-1]:  # an empty name at the end ends some runtimes
+            sources.pop()
         self.nodes.append(helper.make_node(operator, sources, names, **attributes))
         kinds = [self._result_dtype(operator, at, computed, given, attributes) for at in range(results)]
         found = tuple(Value(name, kind) for name, kind in zip(names, kinds))

@@ -19,19 +19,25 @@ def native_layer_norm(
     if not all(isinstance(size, int) for size in shape):
         raise ConversionError("a normalisation over a symbolic size")
     axis = x.rank - len(shape)
-    if weight is None:
-        weight = b.constant([1.0] * _product(shape), x.dtype, list(shape))
-    results = 3 if b.wanted(1) or b.wanted(2) else 1
-    found = b.nodes_of(
-        "LayerNormalization",
-        results,
-        x,
-        b.cast(weight, x.dtype),
-        bias and b.cast(bias, x.dtype),
-        axis=axis,
-        epsilon=eps,
-    )
-    return found if results == 3 else (found[0], None, None)  # type: ignore[return-value]
+    parts = [b.cast(value, x.dtype) if value is not None else None for value in (weight, bias)]
+    if b.wanted(1) or b.wanted(2):
+        return _with_statistics(b, x, list(range(axis, x.rank)), parts, eps)
+    scale = parts[0] if parts[0] is not None else b.constant([1.0] * _product(shape), x.dtype, list(shape))
+    return b.node("LayerNormalization", x, scale, parts[1], axis=axis, epsilon=eps), None, None
+
+
+def _with_statistics(
+    b: ModelBuilder, x: Value, axes: list[int], parts: list[Value | None], eps: float
+) -> tuple[Value, Value, Value]:
+    """By sums: not every runtime has the optional results of LayerNormalization."""
+    center = b.node("ReduceMean", x, b.ints(axes), keepdims=1)
+    apart = b.node("Sub", x, center)
+    spread = b.node("ReduceMean", b.node("Mul", apart, apart), b.ints(axes), keepdims=1)
+    inverse = b.node("Reciprocal", b.node("Sqrt", b.node("Add", spread, b.scalar(eps, x.dtype))))
+    result = b.node("Mul", apart, inverse)
+    if parts[0] is not None:
+        result = b.node("Mul", result, parts[0])
+    return (b.node("Add", result, parts[1]) if parts[1] is not None else result), center, inverse
 
 
 def _product(sizes: Sequence[int]) -> int:

@@ -145,6 +145,8 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     a, b = one.detach(), other.detach()
     if a.layout is not torch.strided:
         a, b = a.to_dense(), b.to_dense()
+    if a.dtype is torch.complex32:
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
     return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
@@ -391,7 +393,8 @@ class _Check:
         except AssertionError as error:
             stale = all(same_bits(a, b) for a, b in zip(tensors_of(mine.result), tensors_of(before)))
             if stale and tensors_of(before):
-                fail("stale-result", "inputs were changed in place, and the results are those of their old values")
+                text = "inputs were changed in place, and the results are those of their old values"
+                fail("stale-result", f"{text}\n{error}")
             raise error
 
 

@@ -2,7 +2,8 @@
 
 Enters: the result under test, eager's result, and a reference in float64 on the same values. Leaves: a Comparison.
 
-1. The root mean square error may be FACTOR times that of eager, and one rounding of the result more.
+1. The root mean square error may be FACTOR times that of eager (more where it is the mean of few elements), and one
+   rounding of the result more.
 2. Each element's error is set against what is usual there: the largest of eager's error at that element, a rounding of
    the element, the typical error among elements of like size, and (where the caller measured them) eager's errors on
    inputs that are a rounding away and how far the reference moves between those. 99.9 % of the elements may have
@@ -22,6 +23,8 @@ import torch
 
 FACTOR = {torch.float16: 3.0, torch.bfloat16: 3.0}
 """k of the first part; 2 for what is not named."""
+FEW = 4.0
+"""A mean over n elements is itself uncertain: k grows by FEW / sqrt(n), to five times for a single number."""
 ELEMENT = 8.0
 """c of the second part. See docs/conformance.md for the calibration of both."""
 STRAY = 0.001
@@ -166,7 +169,8 @@ def _largest(values: Sequence[torch.Tensor], usable: torch.Tensor, like: torch.T
 
 def _verdict(errors: _Errors, got: torch.Tensor, eager: torch.Tensor) -> Comparison:
     mean_error = float(_rms(errors.error))
-    allowed = FACTOR.get(eager.dtype, 2.0) * errors.mean_usual + errors.rounding + errors.least
+    spread = 1.0 + FEW / math.sqrt(errors.error.numel())
+    allowed = FACTOR.get(eager.dtype, 2.0) * spread * errors.mean_usual + errors.rounding + errors.least
     ratio = mean_error / max(errors.mean_usual, errors.rounding, errors.least)
     excess = errors.error / errors.usual
     worst = int(excess.argmax())

@@ -127,7 +127,7 @@ class Watched:
             if own[name] and count > allowed:
                 claim = "native" if "native" in kinds.values() else "nothing"
                 found.append(f"{name} ran in torch {count} times, {allowed} are declared; the backend says {claim}")
-            elif not lent:
+            elif not any(kind not in ("native", "") for kind in self.artifact.provenance.values()):
                 found.append(f"{name} ran in torch {count} times, and no node is declared to")
         return found
 

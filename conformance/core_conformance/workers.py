@@ -1,4 +1,4 @@
-"""Worker processes: a clean environment, a time limit for each test, and a test that kills its worker is that one's fault.
+"""Worker processes: a clean environment, a time limit for each test; a test that kills its worker has failed alone.
 
 Enters: tests and what they are run with. Leaves: what came of each. One Shard drives one process after another.
 """
@@ -150,7 +150,11 @@ def _one_process(
     running: str | None = None
     began = time.monotonic()
     late = False
-    for line in worker.lines(lambda: setting.timeout_s if running else START_S):
+
+    def limit() -> float:
+        return setting.timeout_s if running else START_S
+
+    for line in worker.lines(limit):
         if line is None:
             late = True
             break

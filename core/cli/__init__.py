@@ -25,6 +25,7 @@ COMMANDS = {
     "lock": "lock",
     "cache": "cache",
     "new": "new",
+    "conformance": "conformance",
 }
 """Command -> the file of this folder that registers it. Only that file is imported when a command is named first."""
 

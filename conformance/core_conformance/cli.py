@@ -1,0 +1,187 @@
+"""What `python -m core conformance ...` does; the parser stands in core.cli.conformance.
+
+Exit codes: 0 all passed or valid, 1 something failed or is not valid, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from core.errors import SuiteMisused
+
+from . import SUITE, badge, declarations, profiles, report, verify
+from .runner import Request, backend_facts, run
+from .seeds import fresh_nonce
+from .workers import Setting, listing
+
+OK, FOUND, USAGE = 0, 1, 2
+
+
+def command(parsed: argparse.Namespace) -> int:
+    """Run the subcommand that was given."""
+    commands = {
+        "run": _run,
+        "list": _list,
+        "verify": _verify,
+        "diff": _diff,
+        "badge": _badge,
+    }
+    try:
+        return commands[parsed.conformance](parsed)
+    except SuiteMisused as error:
+        if parsed.json:
+            print(json.dumps({"error": {"id": error.id, "what": error.what, "remedy": error.remedy}}, indent=2))
+        else:
+            print(error, file=sys.stderr)
+        return USAGE
+
+
+# -- run --------------------------------------------------------------------------------------------------------------
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    out = Path(parsed.out) if parsed.out else None
+    request = Request(
+        backend=parsed.backend,
+        profile=profiles.load(parsed.profile),
+        nonce=parsed.nonce or fresh_nonce(),
+        device=parsed.device,
+        workers=parsed.workers,
+        declarations=tuple(declarations.read(Path(parsed.declarations))) if parsed.declarations else (),
+        options=_options(parsed.option),
+        label=parsed.label or "",
+        only=parsed.only or "",
+    )
+    journal = out.with_name(out.name + ".partial") if out is not None else None
+    made = run(request, journal=journal, resume=parsed.resume, told=_silent if parsed.json else _tell)
+    if out is not None:
+        report.write(made, out)
+    if parsed.json:
+        print(json.dumps(made, indent=1, sort_keys=True))
+    else:
+        print(_conclusion(made, out))
+    if not made["tests"]:
+        raise _misused("no test of the suite fits")
+    return OK if made["summary"]["certified"] else FOUND
+
+
+def _silent(test: str, result: dict[str, Any]) -> None:
+    """Nothing: the report is all that is printed."""
+
+
+def _tell(test: str, result: dict[str, Any]) -> None:
+    if result["outcome"] in ("failed", "refused"):
+        first = str(result.get("message", "")).partition("\n")[0]
+        print(f"{result['outcome']} {test}: {first}", file=sys.stderr, flush=True)
+
+
+def _conclusion(made: dict[str, Any], out: Path | None) -> str:
+    summary = made["summary"]
+    counts = ", ".join(f"{summary[name]} {name}" for name in ("passed", "failed", "declared", "xfailed", "skipped"))
+    verdict = "certified" if summary["certified"] else "not certified"
+    lines = [f"{made['backend']['name']} {made['profile']} on {made['device']}: {verdict} ({counts})"]
+    if summary["coverage"] is not None:
+        lines.append(f"native: {summary['coverage']:.1%} of the operator tests' nodes")
+    lines += [f"  {name}" for name, test in made["tests"].items() if test["outcome"] in ("failed", "xfailed")]
+    if out is not None:
+        lines.append(f"report: {out}")
+    return "\n".join(lines)
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise _misused(f"--option {text} is not NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+def _misused(what: str) -> SuiteMisused:
+    return SuiteMisused(what, instead="nothing was certified", remedy="see `python -m core conformance --help`")
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    if not parsed.profile:
+        rows = [profiles.load(name) for name in profiles.names()]
+        if parsed.json:
+            print(json.dumps({"suite": SUITE, "profiles": [asdict(row) for row in rows]}, indent=2))
+        else:
+            width = max(len(row.name) for row in rows)
+            print("\n".join(f"{row.name.ljust(width)}  {row.summary}" for row in rows))
+        return OK
+    profile = profiles.load(parsed.profile)
+    tests = profile.selected(listing(Setting("eager", parsed.device, 0, profile.timeout_s)))
+    if parsed.json:
+        print(json.dumps(tests, indent=1))
+    else:
+        counts = Counter(test.partition("[")[0] for test in tests)
+        print("\n".join(f"{count:5} {name}" for name, count in counts.items()))
+        print(f"{len(tests):5} tests")
+    return OK
+
+
+def _load(path: str) -> dict[str, Any]:
+    try:
+        return report.read(Path(path))
+    except (OSError, ValueError) as error:
+        raise _misused(f"{path} is no report: {error}") from None
+
+
+def _verify(parsed: argparse.Namespace) -> int:
+    made = _load(parsed.report)
+    tests = None
+    if made.get("suite") == SUITE and not parsed.quick:
+        tests = listing(Setting("eager", str(made.get("device", "cpu")), 0, 60.0))
+    problems = verify.verify(made, suite_tests=tests)
+    if parsed.signature:
+        if not parsed.signers or not parsed.identity:
+            raise _misused("--signature needs --signers and --identity")
+        bad = verify.verify_signature(
+            Path(parsed.report), Path(parsed.signature), Path(parsed.signers), parsed.identity
+        )
+        problems += [bad] if bad is not None else []
+    if parsed.json:
+        print(json.dumps({"valid": not problems, "problems": [asdict(problem) for problem in problems]}, indent=2))
+    else:
+        for problem in problems:
+            print(f"[{problem.rule}] {problem.text}")
+        what = f"{made['backend']['name']} {made['profile']}" if "backend" in made else parsed.report
+        print(f"{what}: {'valid' if not problems else 'not valid'}")
+    return FOUND if problems else OK
+
+
+def _diff(parsed: argparse.Namespace) -> int:
+    changed = verify.difference(_load(parsed.old), _load(parsed.new))
+    if parsed.json:
+        print(json.dumps(changed, indent=2))
+    else:
+        for kind, lines in changed.items():
+            for line in lines:
+                print(f"{kind}: {line}")
+    return FOUND if changed["worse"] or changed["gone"] else OK
+
+
+def _badge(parsed: argparse.Namespace) -> int:
+    image = badge.svg(_load(parsed.report))
+    if parsed.out:
+        Path(parsed.out).write_text(image, encoding="utf-8")
+    else:
+        print(image, end="")
+    return OK
+
+
+__all__ = ["backend_facts", "command"]

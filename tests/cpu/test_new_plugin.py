@@ -18,6 +18,19 @@ from core.errors import PluginNameRefused, PluginNotWritten
 
 ROOT = Path(__file__).resolve().parents[2]
 RUFF = Path(sys.executable).with_name("ruff")
+BACK = """
+import core, torch
+
+def program(x):
+    x.mul_(2)
+    return torch.relu(x) + 1
+
+compiled = torch.compile(program, backend="core_my_chip")
+x = torch.randn(5)
+other = x.clone()
+assert torch.equal(compiled(x), program(other)) and torch.equal(x, other)
+assert core.stats()["graphs"] == 1
+"""
 PROGRAM = """
 import core, torch
 
@@ -84,7 +97,7 @@ def test_the_project_has_its_parts_and_its_manifest_agrees_with_its_metadata(pro
     points = metadata["entry-points"]
     assert points["core.backends"] == {"my_chip": "core_my_chip.plugin"}
     assert points["core.manifests"] == {"my_chip": "core_my_chip:backend.toml"}
-    assert list(points["torch_dynamo_backends"]) == ["core_my_chip"]
+    assert points["torch_dynamo_backends"] == {"core_my_chip": "core.bridge:my_chip"}
     assert "core-backend" in metadata["keywords"] and "core[conformance]" in metadata["optional-dependencies"]["test"]
     manifest = parse_manifest((project / "core_my_chip" / "backend.toml").read_text())
     assert manifest.name == "my_chip" and manifest.warnings == () and manifest.provider == "Chip Makers"
@@ -101,6 +114,10 @@ def test_the_project_is_clean_for_its_own_linter(project):
 def test_the_installed_wheel_compiles_what_eager_computes(site, tmp_path):
     out = run(sys.executable, "-c", PROGRAM, cwd=tmp_path, PYTHONPATH=path_of(site), CORE_STRICT="1")
     assert out.split() == ["core-my-chip"]
+
+
+def test_torch_compile_finds_it_under_the_name_of_its_package(site, tmp_path):
+    run(sys.executable, "-c", BACK, cwd=tmp_path, PYTHONPATH=path_of(site), CORE_STRICT="1")
 
 
 def test_the_projects_own_tests_pass(project, site):

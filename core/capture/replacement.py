@@ -35,8 +35,12 @@ class Ending:
 
 def build(
     trace: Trace, ending: Ending, compile_graph: Callable[[CapturedGraph], Any]
-) -> tuple[types.CodeType, CapturedGraph | None]:
-    """Assemble the code; the graph is compiled here, once its outputs are known."""
+) -> tuple[types.CodeType, CapturedGraph | None, CapturedGraph | None]:
+    """Assemble the code; the graph is compiled here, once its outputs are known.
+
+    Returns the code, the graph that it calls, and the graph whose symbols the capture decided about: the same one, or,
+    where there is nothing to call, one without operations.
+    """
     for generator in trace.generators:
         if generator.left_waiting():
             raise generator.not_given_back()
@@ -48,15 +52,17 @@ def build(
         write_effects(emitter, trace)
     table = ending.write(emitter)
 
-    graph = None
+    graph = decided = None
     prefix: list[Instruction] = []
     if trace.builder.ops or emitter.outputs:
-        graph = trace.builder.finish(emitter.outputs)
+        graph = decided = trace.builder.finish(emitter.outputs)
         assumptions.verify(trace, graph)
         prefix = call_graph(trace, emitter, graph, compile_graph(graph))
         if way_out is not None:
             prefix, entry = assumptions.guarded_call(trace, emitter, way_out, graph, prefix)
             table = [*table, entry]
+    elif trace.builder.has_symbols:
+        decided = trace.builder.finish(())
     else:
         trace.builder.abort()
     prefix = [*first_calls(trace), *prefix]
@@ -71,7 +77,7 @@ def build(
         consts=code.co_consts[:1],
         names=(),
     )
-    return replacement, graph
+    return replacement, graph, decided
 
 
 def first_calls(trace: Trace) -> list[Instruction]:

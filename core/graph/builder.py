@@ -147,6 +147,11 @@ class GraphBuilder:
         """The inputs so far."""
         return tuple(self._inputs)
 
+    @property
+    def has_symbols(self) -> bool:
+        """True once a size or number is symbolic: what was decided about it holds for some calls only."""
+        return self._shape_env is not None
+
     # -- inputs ----------------------------------------------------------------------------------------------------
 
     def add_tensor_input(

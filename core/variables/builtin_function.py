@@ -427,9 +427,6 @@ def _round(tx: Tracer, number: VT, ndigits: VT | None = None) -> VT:
 
 @traces(divmod)
 def _divmod(tx: Tracer, left: VT, right: VT, /) -> VT:
-    left, right = left.realize(tx), right.realize(tx)
-    if {left.kind, right.kind} & {"tensor", "symbolic"}:
-        return tx.new_tuple([tx.binary(operator.floordiv, left, right), tx.binary(operator.mod, left, right)])
     return tx.binary(divmod, left, right)
 
 

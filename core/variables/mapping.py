@@ -330,7 +330,11 @@ class DictVariable(ContainerVariable):
 
     def op_getitem(self, tx: Tracer, key: VT, /) -> VT:
         value = self.lookup(tx, key)
-        return self.op_missing(tx, key) if value is None else value
+        if value is not None:
+            return value
+        owner = self.payload_of  # an object whose class may have a __missing__ of its own
+        method = owner.lookup_special(tx, "__missing__") if owner is not None else None
+        return self.op_missing(tx, key) if method is None else method.call(tx, [key], {})
 
     def op_missing(self, tx: Tracer, key: VT, /) -> VT:
         if self.cls is collections.Counter:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Unsupported
 from ..guards.checks import Is
 from . import host_number, tensor_truth
-from .base import VariableTracker, find_special
+from .base import ObservedException, VariableTracker, find_special
 from .literal import fold, run
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ _UNARY = {
 _SEQUENCES = (str, bytes, list, tuple)
 _NUMBERS = (bool, int, float, complex)
 GRAPH_KINDS = ("tensor", "symbolic")
+_SHIFTS = (operator.lshift, operator.rshift)
+_DIVISIONS = (operator.truediv, operator.floordiv, operator.mod, divmod)
 TYPE_KINDS = ("builtin", "class", "type_expression", "constant")
 BINARY_OPERATORS = frozenset(
     (*_ARITHMETIC, *_IN_PLACE, *_COMPARISONS, operator.is_, operator.is_not, operator.contains, operator.getitem)
@@ -124,7 +126,9 @@ def unary(tx: Tracer, op: Op, operand: VT) -> VT:
     if operand.kind in GRAPH_KINDS:
         if op is operator.index and operand.kind == "symbolic" and operand.python_type() is not float:
             return operand
-        return tx.graph_call(op, [operand], {})
+        if op in (operator.invert, operator.inv) and operand.kind == "symbolic" and operand.python_type() is int:
+            return binary(tx, operator.sub, tx.graph_call(operator.neg, [operand], {}), tx.constant(1))
+        return _node_or_value(tx, op, operand)
     name, sign = _UNARY.get(op, ("__abs__" if op in (abs, operator.abs) else "__index__", ""))
     method = operand.lookup_special(tx, name)
     if method is not None:
@@ -372,9 +376,56 @@ def _as_number(tracker: VT, own: str) -> VT:
 
 
 def _graph_node(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
-    return tx.graph_call(
-        pow if op is operator.pow and "tensor" not in (left.kind, right.kind) else op, [left, right], {}
-    )
+    numbers = "tensor" not in (left.kind, right.kind)
+    if numbers and _needs_values(tx, op, left, right):
+        return binary(tx, op, *_values(tx, left, right))
+    if op is divmod:
+        return tx.new_tuple([binary(tx, operator.floordiv, left, right), binary(tx, operator.mod, left, right)])
+    return _node_or_value(tx, pow if numbers and op is operator.pow else op, left, right)
+
+
+def _node_or_value(tx: Tracer, op: Op, *operands: VT) -> VT:
+    """A graph node; where torch's symbolic numbers raise, what Python's numbers give, or raise."""
+    try:
+        return tx.graph_call(op, list(operands), {})
+    except ObservedException:
+        if any(operand.kind == "tensor" for operand in operands):
+            raise
+    return fold(tx, op, [value.as_constant() for value in _values(tx, *operands)])
+
+
+def _values(tx: Tracer, *operands: VT) -> list[VT]:
+    return [side.specialize(tx) if side.kind == "symbolic" else side for side in operands]  # type: ignore[attr-defined]
+
+
+def _needs_values(tx: Tracer, op: Op, left: VT, right: VT) -> bool:
+    """True where a graph can't stand for the operation on two numbers, of which one is symbolic.
+
+    A graph raises behind everything else that the function does, so what raises is none of its nodes: a divisor is
+    guarded not to be zero, a shift to go to the side it names. torch takes `&` of two numbers below zero for one above.
+    """
+    if op in _DIVISIONS:
+        return right.kind == "symbolic" and not _decided(tx, right.truth)
+    if op in _SHIFTS:
+        return not _is_positive(tx, right)
+    if op is operator.and_ and left.python_type() is right.python_type() is int:
+        return not (_is_positive(tx, left) or _is_positive(tx, right))
+    return False
+
+
+def _decided(tx: Tracer, decide: Callable[[Tracer], bool]) -> bool:
+    """What is decided about a symbolic number; True for one read from a tensor, of which only a run can tell."""
+    try:
+        return decide(tx)
+    except Unsupported:
+        return True
+
+
+def _is_positive(tx: Tracer, number: VT) -> bool:
+    """True for an int from 0 on; guarded."""
+    if number.kind == "constant":
+        return bool(number.as_constant() >= 0)
+    return _decided(tx, lambda tx: tx.truth(_compare(tx, operator.ge, number, tx.constant(0))))
 
 
 def _mixed(tx: Tracer, name: str, left: VT, right: VT) -> VT | None:
@@ -430,7 +481,7 @@ def _compare(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     if _touches_graph(left, right):
         left, right = _as_number(left, name), _as_number(right, "")
         if _graph_operands(left, right):
-            return tx.graph_call(op, [left, right], {})
+            return _node_or_value(tx, op, left, right)
         other = right if left.kind in GRAPH_KINDS else left
         result = None
         if other.kind not in ("constant", "list", "tuple", "dict", "set"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
+from ..guards.checks import Predicate
+from ..guards.source import ConstSource
 from .base import VariableTracker, find_special
 from .literal import fold, run
 
@@ -65,8 +68,20 @@ def _text(tx: Tracer, tracker: VT, function: Any, outer: frozenset[int]) -> str:
         return _checked(tx, tracker.call_method(tx, name, [], {}).realize(tx), name)
     give = getattr(tracker, "as_python_object", None)
     if give is not None and tracker.kind in ("python_module", "opaque") and raw is not object.__repr__:
-        return run(tx, function, [give()])
+        return _guarded(tx, tracker, function, give())
     raise tracker.refuse(f"{function.__name__}()", remedy="give the class a __repr__ that names no address")
+
+
+def _guarded(tx: Tracer, tracker: VT, function: Any, value: Any) -> str:
+    """The text of an object that tracing does not look into: it may change with what is inside."""
+    text = run(tx, function, [value])
+    source = tracker.source or ConstSource(value)
+    tx.guard(source, Predicate((source,), functools.partial(_has_text, function, text)))
+    return text
+
+
+def _has_text(function: Any, text: str, value: Any) -> bool:
+    return function(value) == text
 
 
 def _checked(tx: Tracer, result: VT, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dis
 import io
 import itertools
 import linecache
@@ -31,13 +32,17 @@ class Hangs(BaseException):
 
 @dataclass
 class Difference:
-    """What differs, at which call. `kind` groups differences of one sort, for the minimiser to stay with."""
+    """What differs, at which call. `kind` groups differences of one sort, for the minimiser to stay with.
+
+    endings: the exceptions that left the call, compiled and in eager, by class; the minimiser keeps them too.
+    """
 
     kind: str
     call: int
     path: str
     ours: str
     theirs: str
+    endings: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:
         return f"{self.kind} at call {self.call}, {self.path}:\n  compiled: {self.ours}\n  eager:    {self.theirs}"
@@ -240,9 +245,13 @@ class World:
         """The last line of the program in the traceback."""
         if error is None:
             return []
-        return [
-            entry.lineno or 0 for entry in traceback.extract_tb(error.__traceback__) if entry.filename == self.filename
-        ][-1:]
+        steps = []
+        step = error.__traceback__
+        while step is not None:
+            if step.tb_frame.f_code.co_filename == self.filename:
+                steps.append(_line(step, error))
+            step = step.tb_next
+        return steps[-1:]
 
     def _backward(self, result: Any, args: Any) -> Any:
         carrying = list(_carrying(result, set()))
@@ -254,6 +263,22 @@ class World:
             return (type(error).__name__, str(error))
         describe = Describer()
         return [describe(args), self.state(describe)]
+
+
+def _line(step: types.TracebackType, error: BaseException) -> int:
+    """The line of a step of a traceback.
+
+    Code that has run a few times has its stores and loads joined in pairs, and Python 3.11 gives an error in the second
+    of a pair the line of the first.
+    """
+    if isinstance(error, UnboundLocalError) and sys.version_info < (3, 12):
+        instructions = iter(dis.get_instructions(step.tb_frame.f_code, adaptive=True))
+        for first in instructions:
+            if first.offset == step.tb_lasti and "__" in first.opname:
+                second = next(instructions)
+                if first.opname.startswith(("STORE", "LOAD_CONST")) or first.argval in step.tb_frame.f_locals:
+                    return (second.positions.lineno if second.positions else None) or step.tb_lineno
+    return step.tb_lineno
 
 
 def _carrying(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
@@ -308,6 +333,7 @@ def compare(
             got, raised = ours.run(compiled, call)
             outcome.difference = _difference(got, want, raised, call, backend)
             if outcome.difference is not None:
+                outcome.difference.endings = type(raised).__name__, type(error).__name__
                 break
     outcome.stats = dict(core.stats())
     outcome.reasons = reasons

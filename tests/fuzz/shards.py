@@ -124,7 +124,7 @@ def script(seed: int, backend: str, seconds: float = 40) -> str:
             found = compare(candidate, backend).difference
         except (Exception, Hangs):  # noqa: BLE001  a candidate may be nonsense in any way
             return False
-        return found is not None and found.kind == first.kind
+        return found is not None and (found.kind, found.endings) == (first.kind, first.endings)
 
     unraisable, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:

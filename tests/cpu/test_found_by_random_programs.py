@@ -1,0 +1,228 @@
+"""Kinds of differences that random programs found, each in its smallest form."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+import torch
+from agreement import agree, outcome
+from compare import same
+
+import core
+
+LOG: list = []
+STACK: list = []
+TABLE: dict = {}
+
+
+@core.disable
+def plain():
+    """Breaks the graph."""
+
+
+class Counted(dict):
+    def __missing__(self, key):
+        LOG.append(key)
+        return len(key)
+
+
+class Kept(Counted):
+    def __missing__(self, key):
+        self[key] = value = super().__missing__(key)
+        return value
+
+
+class Wrapped(dict):
+    def __getitem__(self, key):
+        return super().__getitem__(key) + 1
+
+    def __missing__(self, key):
+        return 10
+
+
+class Defaults(collections.defaultdict):
+    pass
+
+
+class Totals(collections.Counter):
+    def __missing__(self, key):
+        return 5
+
+
+def follows(fn, calls, state=(), **options):
+    """Call the function and its compiled twin in turn; results, exceptions, the log and state must agree each time.
+
+    state: containers that calls change; each side has its own contents.
+    """
+    compiled = core.compile(fn, backend="eager", **options)
+    held = {"ours": [[] if isinstance(s, list) else {} for s in (LOG, *state)]}
+    held["theirs"] = [type(s)() for s in held["ours"]]
+    for args in calls:
+        seen = {}
+        for side, subject in (("theirs", fn), ("ours", compiled)):
+            for place, contents in zip((LOG, *state), held[side]):
+                _fill(place, contents)
+            kind, value, text = outcome(subject, args)
+            held[side] = [place.copy() for place in (LOG, *state)]
+            seen[side] = (kind, (type(value), str(value)) if kind == "raised" else value, text, *held[side])
+        assert same(seen["ours"], seen["theirs"]), args
+    for place in (LOG, *state):
+        place.clear()
+    return core.stats()
+
+
+def _fill(place, contents):
+    place.clear()
+    place.extend(contents) if isinstance(place, list) else place.update(contents)
+
+
+@pytest.mark.parametrize("make", [Counted, Kept, Wrapped, Totals])
+def test_subclasses_of_dict_are_asked_for_missing_keys(make):
+    def fn(x, key):
+        made = make()
+        found = [key in made, made.get(key), made[key], key in made]
+        try:
+            found.append(dict.__getitem__(made, key))
+        except KeyError as error:
+            found.append(str(error))
+        return x + 1, found, made
+
+    stats = follows(fn, [(torch.ones(2), "abc"), (torch.ones(2), "abc"), (torch.ones(2), "z")])
+    assert (stats["graphs"], stats["breaks"]) == (2, 0)
+
+
+@pytest.mark.parametrize("make", [Counted, Kept, Wrapped, Totals])
+def test_missing_keys_of_a_dict_from_outside(make):
+    def fn(x, table, key):
+        return x * 2, table[key], list(table)
+
+    stats = agree(fn, torch.ones(2), make(), "ab")
+    assert (stats["graphs"], stats["breaks"]) == (1, 0)
+    stats = agree(fn, torch.ones(2), make(ab=3), "ab")
+    assert (stats["graphs"], stats["breaks"]) == (1, 0)
+
+
+def test_subclasses_of_defaultdict_make_missing_items():
+    def fn(x, table, key):
+        return x * 2, table[key], list(table)
+
+    assert agree(fn, torch.ones(2), Defaults(int), "ab")["graphs"] == 1
+
+
+def test_a_missing_key_without_a_special_method_raises_as_before():
+    def fn(x, key):
+        try:
+            return x, Defaults(None)[key], dict()[key]
+        except KeyError as error:
+            return x + 1, str(error)
+
+    agree(fn, torch.ones(2), "k")
+
+
+def test_the_text_of_an_exception_from_a_frame_before_is_guarded():
+    def fn(x, index):
+        for _ in range(2):
+            try:
+                STACK.pop(index)
+            except IndexError as error:
+                LOG.append(str(error))
+                raise
+
+    LOG.clear()
+    texts = []
+    compiled = core.compile(fn, backend="eager")
+    for contents in ([], [1], [], [1]):
+        STACK[:] = contents
+        with pytest.raises(IndexError) as raised:
+            compiled(torch.ones(2), 3)
+        texts.append((str(raised.value), LOG[-1]))
+    assert texts == [("pop from empty list",) * 2, ("pop index out of range",) * 2] * 2
+    STACK.clear()
+    LOG.clear()
+
+
+def test_numbers_decided_upon_before_a_break_are_guarded():
+    def fn(x, number):
+        text = f"{number:>4}"
+        plain()
+        return text, x + 1
+
+    stats = follows(fn, [(torch.ones(2), number) for number in (3, 3, 0, 4, 0, 3)])
+    assert (stats["breaks"], stats["recompiles"]) == (3, 4)  # 3, 0 and 4, and the texts behind the break
+
+
+def test_sizes_decided_upon_before_a_break_are_guarded():
+    def fn(x):
+        large = x.shape[0] > 3
+        plain()
+        return x + 1 if large else x - 1
+
+    follows(fn, [(torch.ones(size),) for size in (2, 3, 4, 5, 2, 3)])
+
+
+def test_a_number_that_decides_for_no_graph_is_guarded():
+    def fn(x, number):
+        return x * 2 if number > 4 else x
+
+    stats = follows(fn, [(torch.ones(2), number) for number in (1, 2, 3, 10, 11, 2)])
+    assert (stats["graphs"], stats["breaks"], stats["frames"]) == (2, 0, 3)  # 1; up to 4; above 4
+
+
+def test_bits_that_two_negative_numbers_share():
+    def fn(x, a, b):
+        return x + 1, min(-1, a & a), (a & b) < -1, a & 5, min(-2, a & -5)
+
+    numbers = [(1, 2), (3, 5), (-3, 4), (-3, -4), (4, -7), (-8, -1)]
+    stats = follows(fn, [(torch.ones(2), *pair) for pair in numbers])
+    assert stats["breaks"] == 0
+
+
+DIVISIONS = [
+    lambda a, b: 7 // b,
+    lambda a, b: a % b,
+    lambda a, b: a / b,
+    lambda a, b: divmod(a, b),
+    lambda a, b: divmod(a / 2, b),
+    lambda a, b: 2.0 % b,
+    lambda a, b: a << b,
+    lambda a, b: a >> b,
+    lambda a, b: a**b,
+    lambda a, b: a // (b > 0),
+    lambda a, b: (a > 0) / b,
+    lambda a, b: ~a + b,
+]
+
+
+@pytest.mark.parametrize("divide", DIVISIONS)
+def test_operators_on_changing_numbers_raise_where_they_stand(divide):
+    def fn(x, a, b):
+        LOG.append(a)
+        try:
+            result = divide(a, b)
+        except (ZeroDivisionError, ValueError) as error:
+            LOG.append(str(error))
+            return x - 1
+        LOG.append(b)
+        return x + 1, result
+
+    numbers = [(1, 2), (3, 5), (4, 0), (-3, -4), (0, 3), (5, 0), (7, 2)]
+    stats = follows(fn, [(torch.ones(2), *pair) for pair in numbers], dynamic=True)
+    assert stats["breaks"] == 0
+
+
+def test_a_division_by_zero_that_is_not_handled_names_its_line():
+    def fn(x, a, b):
+        LOG.append(a)
+        a // b
+        LOG.append(b)
+        return x
+
+    compiled = core.compile(fn, backend="eager", dynamic=True)
+    compiled(torch.ones(2), 1, 2)
+    with pytest.raises(ZeroDivisionError) as raised:
+        compiled(torch.ones(2), 3, 0)
+    assert LOG == [1, 2, 3]
+    LOG.clear()
+    lines = [entry.lineno for entry in raised.traceback if entry.frame.code.raw.co_filename == __file__]
+    assert lines[-1] + 1 == fn.__code__.co_firstlineno + 2

@@ -23,7 +23,7 @@ from .object import (
     BoundSlotVariable,
     UserObjectVariable,
     find_on_type,
-    is_data_descriptor,
+    is_read_first,
     plain_value,
     rewritten,
 )
@@ -151,7 +151,7 @@ class ClassVariable(VariableTracker):
                 return tx.call_function(tx.wrap(meta.fget, None, constant=True), [self])
             return tx.constant(getattr(self.cls, name))
         getter, _ = find_on_type(type(meta), "__get__")
-        own = raw if raw is not MISSING and not is_data_descriptor(meta) else MISSING
+        own = raw if raw is not MISSING and not is_read_first(meta) else MISSING
         if own is not MISSING:
             return None
         if isinstance(meta, types.FunctionType):

@@ -60,9 +60,14 @@ def plain_value(tx: Tracer, holder: VT, name: str, value: VT) -> VT:
 
 
 def is_data_descriptor(value: Any) -> bool:
-    """True when instance attributes of the same name come second."""
+    """True when an assignment to an attribute of this name is the descriptor's business."""
     cls = type(value)
     return hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+
+
+def is_read_first(value: Any) -> bool:
+    """True when instance attributes of the same name come second; a descriptor without `__get__` reads nothing."""
+    return is_data_descriptor(value) and hasattr(type(value), "__get__")
 
 
 def _slot_is_empty(name: str, instance: Any) -> bool:
@@ -220,7 +225,7 @@ class UserObjectVariable(VariableTracker):
             return own if own is not None else plain_value(tx, self, name, new)
         raw, source = self.type_attribute(tx, name)
         slot = isinstance(raw, types.MemberDescriptorType)
-        if raw is not MISSING and is_data_descriptor(raw) and not (slot and name in self.written):
+        if raw is not MISSING and is_read_first(raw) and not (slot and name in self.written):
             return self.bind_descriptor(tx, name, raw, source)
         own = self.own_attribute(tx, name)
         if own is not None:

@@ -52,6 +52,7 @@ def loaded(text):
 
 def answer():
     import program
+    core.config.store_artifacts = False
     before = settings.state()
     backend = loaded(request["backend"])
     from core.backends.registry import resolve_backend

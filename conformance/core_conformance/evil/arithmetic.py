@@ -175,7 +175,7 @@ class PromotesTypesItsOwnWay(Interpreted):
     def calculate(self, program: Program, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = target(*args, **kwargs)
         kinds = {value.dtype for value in args if isinstance(value, torch.Tensor)}
-        if kinds == {torch.float16, torch.float32} and isinstance(result, torch.Tensor):
+        if kinds == {torch.float16, torch.float32} and result.dtype is torch.float32:
             return result.half().float()
         return result
 

@@ -15,12 +15,12 @@ import torch.fx as fx
 from core.plugin import Artifact, Backend, Capabilities, CompileContext, Option
 
 
-class Program(fx.Interpreter):
+class Program:
     """One compiled graph. `memory` is what a backend keeps from one call to the next; `runs` counts the calls."""
 
     def __init__(self, backend: Interpreted, graph: Any, ctx: CompileContext) -> None:
-        super().__init__(graph)
         self.backend = backend
+        self.graph = graph
         self.ctx = ctx
         self.memory: dict[Any, Any] = {}
         self.runs = 0
@@ -29,11 +29,20 @@ class Program(fx.Interpreter):
         """One call of the compiled graph."""
         self.runs += 1
         given = self.backend.receive(self, list(inputs))
-        return tuple(self.backend.deliver(self, given, list(self.run(*given))))
+        outputs = _Evaluation(self).run(*given)
+        return tuple(self.backend.deliver(self, given, list(outputs)))
+
+
+class _Evaluation(fx.Interpreter):
+    """The values of one call: two threads have two, and nothing of a call outlives it."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.graph, garbage_collect_values=False)
+        self.program = program
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A node of the graph, through the backend's `calculate`."""
-        return self.backend.calculate(self, target, args, kwargs)
+        return self.program.backend.calculate(self.program, target, args, kwargs)
 
 
 class Interpreted(Backend):

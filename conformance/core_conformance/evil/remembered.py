@@ -166,12 +166,12 @@ class WritesToItsInputs(Interpreted):
 
 
 class ReturnsItsInputs(Interpreted):
-    """Returns an input where a result equals it: the caller's later writes then change both."""
+    """From the second call on, which core does not look at, returns an input where a result equals it."""
 
     name = "evil-returns-inputs"
 
     def deliver(self, program: Program, inputs: list[Any], outputs: list[Any]) -> list[Any]:
-        return [self._instead(value, inputs) for value in outputs]
+        return outputs if program.runs == 1 else [self._instead(value, inputs) for value in outputs]
 
     @staticmethod
     def _instead(value: Any, inputs: list[Any]) -> Any:

@@ -67,7 +67,8 @@ class WalksTheStack(_BehavesWhenWatched):
     def watched(self, graph: Any) -> bool:
         frame = sys._getframe()
         while frame is not None:
-            if "conformance" in frame.f_code.co_filename or frame.f_code.co_name.startswith("test_"):
+            file = frame.f_code.co_filename
+            if file != __file__ and "conformance" in file or frame.f_code.co_name.startswith("test_"):
                 return True
             frame = frame.f_back  # type: ignore[assignment]
         return False

@@ -1,0 +1,41 @@
+"""The tests of the suite by their ids, and the cheats by their names."""
+
+from __future__ import annotations
+
+import functools
+
+import core_conformance.suite as suite
+from core_conformance.cases import Case, Result, cases_of, run_case
+from core_conformance.evil import CHEATS, HONEST
+from core_conformance.surroundings import restore, state
+
+from core.plugin import Backend
+
+OWN = (
+    "SemanticsTests GraphTests ModuleTests DynamicTests TrainingTests HygieneTests FailureTests ManifestTests "
+    "SerializationTests DeterministicTests DiagnosableTests"
+).split()
+
+ON_IMPORT = "evil-changes-on-import"
+
+
+@functools.cache
+def all_cases() -> dict[str, Case]:
+    """id -> test, of every class but those over torch's own table of operators."""
+    return {case.id: case for name in OWN for case in cases_of(getattr(suite, name))}
+
+
+def made(name: str) -> Backend:
+    """A fresh backend of this name. What the import of one changes is put back at once."""
+    if name == ON_IMPORT:
+        before = state()
+        from core_conformance.evil.on_import import ChangesSettingsOnImport
+
+        restore(before)
+        return ChangesSettingsOnImport()
+    return {**CHEATS, **HONEST}[name]()
+
+
+def outcome(name: str, test: str) -> Result:
+    """What comes of one test with one backend."""
+    return run_case(all_cases()[test], made(name))

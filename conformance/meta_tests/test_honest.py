@@ -1,0 +1,43 @@
+"""Honest backends pass what catches cheats, or are refused where they say that they can't."""
+
+from __future__ import annotations
+
+import pytest
+from cheats_table import CAUGHT_BY
+from core_conformance.evil import HONEST
+from suite_cases import all_cases, outcome
+
+CATCHING = sorted({test for rows in CAUGHT_BY.values() for test, _ in rows})
+QUICK = [test for test in CATCHING if "process" not in test and "watch" not in test and "deadline" not in test]
+
+
+@pytest.mark.parametrize("test", QUICK)
+def test_honest_interpreter_is_not_caught(test):
+    result = outcome("honest-interpreter", test)
+    assert result.outcome in ("passed", "skipped"), f"{result.rule}: {result.message}"
+
+
+@pytest.mark.parametrize("test", [test for test in QUICK if "softmax" not in test])
+def test_incomplete_backend_is_not_caught(test):
+    result = outcome("honest-but-incomplete", test)
+    assert result.outcome in ("passed", "skipped", "refused"), f"{result.rule}: {result.message}"
+
+
+def test_honest_interpreter_is_the_same_where_nobody_watches():
+    test = "hygiene::HygieneTests::import_leaves_settings_alone_and_nobody_has_to_watch"
+    assert outcome("honest-interpreter", test).outcome == "passed"
+
+
+@pytest.mark.parametrize("name", [*HONEST, "eager", "aot_eager"])
+def test_every_test_of_the_suite_lets_an_honest_backend_pass(matrix, name):
+    if not matrix:
+        pytest.skip("the whole suite takes minutes: --cheats-matrix runs it")
+    from core_conformance.cases import run_case
+    from suite_cases import made
+
+    caught = {}
+    for id, case in all_cases().items():
+        result = run_case(case, made(name) if name in HONEST else name)
+        if result.outcome == "failed":
+            caught[id] = result.message
+    assert not caught

@@ -160,13 +160,13 @@ class BridgedBackend(Backend):
             compiled = self.function(module, examples, **self._keywords(ctx))
         if not callable(compiled):
             raise TypeError(f"it returned {type(compiled).__name__}, which can't be called")
-        boxed = bool(getattr(compiled, "_boxed_call", False))
+        # Called with the inputs one by one, as torch.compile does whatever a mark of AOTAutograd on it says.
         call = compiled.forward if isinstance(compiled, fx.GraphModule) else compiled
         if self.raw:
-            return Artifact(call=call, boxed=boxed)
+            return Artifact(call=call)
         provenance: dict[str, str] = {}
         watched = told_of_torchs_kernels(call, graph, provenance, ctx.report, self.name)
-        return Artifact(call=own_memory(call, first=watched, boxed=boxed), provenance=provenance)
+        return Artifact(call=own_memory(call, first=watched), provenance=provenance)
 
     def _keywords(self, ctx: CompileContext) -> dict[str, Any]:
         """The options of the call and those that the precision asks for, as this callable takes them."""

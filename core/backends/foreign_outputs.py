@@ -64,26 +64,22 @@ def _counting_mode(ran: Counter[str]) -> Any:
     return Counting()
 
 
-def own_memory(
-    call: Callable[..., Any], *, first: Callable[..., Any] | None = None, boxed: bool = False
-) -> Callable[..., Any]:
-    """`call` as a positional callable that returns a tuple; borrowed results are cloned on every run.
+def own_memory(call: Callable[..., Any], *, first: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """`call` as a callable that returns a tuple; borrowed results are cloned on every run.
 
-    first: runs in its place the first time. boxed: `call` takes one list. Which results are borrowed is found on the
-    first run, and written into the generated function that stands for `call`.
+    first: runs in its place the first time. Which results are borrowed is found on the first run, and written into the
+    generated function that stands for `call`.
     """
     namespace: dict[str, Any] = {}
     outer = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
-    invoked = "call(list(inputs))" if boxed else "call(*inputs)"
-
     begin = first or call
 
     def first_run(*inputs: Any) -> tuple[Any, ...]:
-        given = begin(list(inputs)) if boxed else begin(*inputs)
+        given = begin(*inputs)
         single = isinstance(given, torch.Tensor)
         outputs = (given,) if single else tuple(given)
         borrowed = [at for at, output in enumerate(outputs) if _is_borrowed(output)]
-        namespace["run"] = _following(call, invoked, len(outputs), borrowed, single=single)
+        namespace["run"] = _following(call, len(outputs), borrowed, single=single)
         return tuple(output.clone() if at in borrowed else output for at, output in enumerate(outputs))
 
     namespace["run"] = first_run
@@ -97,14 +93,14 @@ def _is_borrowed(output: Any) -> bool:
     return storage.nbytes() > 0 and not tracing.has_torch_memory(storage)
 
 
-def _following(call: Callable[..., Any], invoked: str, count: int, borrowed: list[int], *, single: bool) -> Any:
+def _following(call: Callable[..., Any], count: int, borrowed: list[int], *, single: bool) -> Any:
     results = names("s", count)
     if single:
-        body = [f"    s0 = {invoked}"]
+        body = ["    s0 = call(*inputs)"]
     elif borrowed:
-        body = [f"    {tuple_text(results)} = {invoked}"]
+        body = [f"    {tuple_text(results)} = call(*inputs)"]
     else:
-        body = [f"    return tuple({invoked})"]
+        body = ["    return tuple(call(*inputs))"]
     if single or borrowed:
         body += [f"    s{at} = s{at}.clone()" for at in borrowed]
         body.append(f"    return {tuple_text(results)}")

@@ -11,7 +11,7 @@ import torch
 
 from .aliases import relations
 from .copies import copied, nudge
-from .numerics import WIDE, Comparison, compare
+from .numerics import PRECISIONS, WIDE, Comparison, compare
 from .observer import Observation, observing
 from .subject import Subject, tensors_of
 from .torch_compat import tree_flatten, tree_leaves
@@ -158,7 +158,7 @@ class _Judge:
         self.before = before
         self.seed = seed
         self.weights = weights
-        self.dtype = _coarsest(before)
+        self.dtype = _coarsest(before, PRECISIONS.get(check.subject.precision))
         self.wide = None if check.random else self._run_wide(before)
         self._near: list[tuple[Run, Run]] | None = None
 
@@ -415,8 +415,9 @@ def _present(values: list[torch.Tensor | None], wanted: list[torch.Tensor | None
     return [value for value, want in zip(values, wanted) if value is not None and want is not None]
 
 
-def _coarsest(value: Any) -> torch.dtype | None:
+def _coarsest(value: Any, label: torch.dtype | None) -> torch.dtype | None:
     floating = [t.dtype for t in tensors_of(value) if t.is_floating_point() or t.is_complex()]
+    floating += [label] if label is not None and floating else []
     return max(floating, key=lambda dtype: torch.finfo(dtype).eps, default=None)
 
 

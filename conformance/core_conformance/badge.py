@@ -22,7 +22,9 @@ def texts(made: Mapping[str, Any]) -> tuple[str, str, str]:
     if coverage is not None:
         parts.insert(0, f"native {coverage:.0%}")
     if summary["certified"]:
-        return left, " · ".join(["certified", *parts]), AMBER if made.get("precision") else GREEN
+        return left, " · ".join(["certified", *parts]), GREEN
+    if summary.get("passes"):
+        return left, " · ".join(["passed", *parts]), AMBER
     return left, " · ".join([f"{summary['failed'] + summary['xfailed']} of {summary['total']} failed", *parts]), RED
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from core.errors import SuiteMisused
 
-from .patterns import matches as matches
+from .patterns import matches
 from .profiles import Profile
 
 KINDS = ("unsupported", "known-wrong")

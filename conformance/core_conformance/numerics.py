@@ -33,6 +33,8 @@ CONDITION_LIMIT = 1024.0
 """How many roundings of a typical element a measured condition may be worth."""
 NEIGHBOURS = 64
 """How many elements of like size make the typical error."""
+PRECISIONS = {"tf32": torch.float16, "float16": torch.float16, "bfloat16": torch.bfloat16}
+"""Labels of runs in a lower precision: a dtype with the spacing of numbers that is calculated with."""
 WIDE = {
     torch.float32: torch.float64,
     torch.float16: torch.float64,

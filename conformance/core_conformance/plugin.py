@@ -82,5 +82,6 @@ def subject(request: pytest.FixtureRequest, core_backend: Any, core_device: str)
     from .fixtures import subject_of
 
     with subject_of(core_backend, core_device, getattr(request.config, "core_options", None)) as made:
+        made.precision = getattr(request.config, "core_precision", "")
         request.node.core_observed = made.observed
         yield made

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from core.errors import SuiteMisused
 
+from .decoys import decoy_tests
 from .patterns import matches_any
 
 FOLDER = Path(__file__).parent / "profiles"
@@ -45,11 +46,11 @@ class Profile:
 
     def requires(self, test: str) -> bool:
         """Whether the test must pass, whatever is declared."""
-        return matches_any(self.must_pass, test)
+        return test in decoy_tests(self.decoys) or matches_any(self.must_pass, test)
 
     def selected(self, tests: Iterable[str]) -> list[str]:
-        """The tests of the profile, in the order given."""
-        return [test for test in tests if self.holds(test)]
+        """The tests of the profile, in the order given, and its decoys."""
+        return [test for test in tests if self.holds(test)] + decoy_tests(self.decoys)
 
 
 def names() -> list[str]:

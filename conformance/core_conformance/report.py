@@ -34,9 +34,10 @@ def digest(report: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(report)).hexdigest()
 
 
-def summary(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def summary(tests: Mapping[str, Mapping[str, Any]], label: str = "") -> dict[str, Any]:
     """The counts of a report and its verdict, which follow from the outcomes alone.
 
+    certified: every outcome is good, and the run has no label; `passes` says the first alone.
     coverage: the share of the operator tests' nodes that the backend says it runs itself, None where it says nothing.
     """
     outcomes = Counter(test["outcome"] for test in tests.values())
@@ -45,6 +46,7 @@ def summary(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         if name.startswith("ops::"):
             kinds.update(test.get("provenance") or {})
     nodes = sum(kinds.values())
+    passes = bool(outcomes["passed"]) and set(outcomes) <= GOOD
     return {
         "passed": outcomes["passed"],
         "failed": outcomes["failed"],
@@ -52,7 +54,8 @@ def summary(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "xfailed": outcomes["xfailed"],
         "skipped": outcomes["skipped"],
         "total": len(tests),
-        "certified": bool(outcomes["passed"]) and set(outcomes) <= GOOD,
+        "passes": passes,
+        "certified": passes and not label,
         "coverage": round(kinds["native"] / nodes, 4) if nodes else None,
     }
 
@@ -70,7 +73,7 @@ def build(
     declarations: Sequence[Mapping[str, str]],
     label: str = "",
 ) -> dict[str, Any]:
-    """A report with its digest. label: of a run in a lower precision; such a run certifies nothing but that."""
+    """A report with its digest. label: the lower precision of the run, or "partial"; such a run certifies nothing."""
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "suite": SUITE,
@@ -79,7 +82,7 @@ def build(
         "backend": dict(backend),
         "device": device,
         "tests": {name: dict(tests[name]) for name in sorted(tests)},
-        "summary": summary(tests),
+        "summary": summary(tests, label),
         "environment": environment(str(backend.get("distribution", ""))),
         "nonce": nonce,
         "seed": seed,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import Any
 from core.backends.registry import Registry
 
 from . import declarations, report
+from .decoys import HEAD
 from .digests import distribution_digest, folder_digest
+from .patterns import matches
 from .profiles import Profile
 from .seeds import seed_of, shards, shuffled
 from .workers import Setting, listing, run_shard
@@ -36,6 +38,7 @@ class Request:
     declarations: tuple[declarations.Declaration, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     label: str = ""
+    """The lower precision that this run is labelled with, a key of numerics.PRECISIONS."""
     only: str = ""
     """A pattern of ids; a run with one certifies nothing."""
 
@@ -114,12 +117,19 @@ def run(
     facts = backend_facts(request.backend)
     suite_digest = distribution_digest("core-conformance")
     seed = seed_of(distribution_digest(facts["distribution"]), suite_digest, request.nonce)
-    setting = Setting(request.backend, request.device, seed, request.profile.timeout_s, options=request.options)
+    setting = Setting(
+        request.backend,
+        request.device,
+        seed,
+        request.profile.timeout_s,
+        options=request.options,
+        precision=request.label,
+    )
     everything = listing(setting)
     tests = request.profile.selected(everything)
     declarations.check(request.declarations, request.profile, tests, everything)
     if request.only:
-        tests = [test for test in tests if declarations.matches(request.only, test)]
+        tests = [test for test in tests if matches(request.only, test)]
     started = datetime.now(UTC).isoformat(timespec="seconds")
     head = {"seed": seed, "profile": request.profile.name, "device": request.device, "started": started}
     if resume and journal is not None and journal.exists():
@@ -152,24 +162,23 @@ def _run_all(
     told: Callable[[str, dict[str, Any]], None],
 ) -> None:
     """Deal the tests out to workers, each with its thread here; decoys go to workers of their own."""
-    order = shuffled(tests, setting.seed)
+    order = shuffled([test for test in tests if not test.startswith(HEAD)], setting.seed)
+    decoys = [test for test in tests if test.startswith(HEAD)]
     unsupported = tuple(
         test
         for test in order
         if (found := declarations.covering(request.declarations, test)) is not None and found.kind == "unsupported"
     )
-    setting = Setting(**{**setting.__dict__, "unsupported": unsupported})
+    setting = replace(setting, unsupported=unsupported)
+    hidden = replace(setting, module="core_conformance.decoys")
     stop = threading.Event()
 
     def done(test: str, result: dict[str, Any]) -> None:
         kept.add(test, result)
         told(test, result)
 
-    threads = [
-        threading.Thread(target=run_shard, args=(setting, shard, done, stop.is_set))
-        for shard in shards(order, max(1, request.workers))
-        if shard
-    ]
+    work = [(setting, shard) for shard in shards(order, max(1, request.workers))] + [(hidden, decoys)]
+    threads = [threading.Thread(target=run_shard, args=(how, shard, done, stop.is_set)) for how, shard in work if shard]
     for thread in threads:
         thread.start()
     try:

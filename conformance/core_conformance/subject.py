@@ -50,6 +50,8 @@ class Subject:
         self.options: dict[str, Any] = dict(options or {})
         self.compile_options: dict[str, Any] = {}
         """More keywords for every call of core.compile."""
+        self.precision = ""
+        """The lower precision that the run is labelled with, a key of numerics.PRECISIONS; empty for none."""
         self.observed = Observed()
         self._resolved: ResolvedBackend | None = None
         self._watch: Watch | None = None

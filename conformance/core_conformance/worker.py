@@ -41,6 +41,7 @@ class Order:
     tests: tuple[str, ...] | None = None
     unsupported: frozenset[str] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
+    precision: str = ""
 
     @staticmethod
     def parse(text: str) -> Order:
@@ -54,6 +55,7 @@ class Order:
             None if tests is None else tuple(tests),
             frozenset(data.get("unsupported", ())),
             dict(data.get("options", {})),
+            str(data.get("precision", "")),
         )
 
 
@@ -70,6 +72,7 @@ class Reporter:
         """Parametrised classes make the wanted tests alone."""
         config.core_wanted = None if self.order.tests is None else frozenset(self.order.tests)  # type: ignore[attr-defined]
         config.core_options = self.order.options  # type: ignore[attr-defined]
+        config.core_precision = self.order.precision  # type: ignore[attr-defined]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -44,6 +44,7 @@ class Setting:
     timeout_s: float
     unsupported: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    precision: str = ""
     module: str = "core_conformance.worker"
 
     def order(self, tests: Sequence[str] | None) -> str:
@@ -56,6 +57,7 @@ class Setting:
                 "tests": tests,
                 "unsupported": list(self.unsupported),
                 "options": self.options,
+                "precision": self.precision,
             }
         )
 

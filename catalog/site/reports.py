@@ -54,6 +54,11 @@ class Report:
         return f"{self.data['profile']}@{label}" if label else str(self.data["profile"])
 
     @property
+    def kind(self) -> tuple[str, ...]:
+        """What decides which tests a run has."""
+        return (self.data["suite"], self.data["profile"], self.device, minor(self.environment_of("torch")))
+
+    @property
     def version(self) -> str:
         return str(self.data["backend"]["version"])
 
@@ -68,7 +73,9 @@ class Report:
 
     @property
     def certified(self) -> bool:
-        return bool(self.data["summary"]["certified"])
+        """Whether it certifies its claim; a labelled run never certifies the profile without the label."""
+        summary = self.data["summary"]
+        return bool(summary["passes"] if self.data.get("precision") else summary["certified"])
 
     @property
     def coverage(self) -> float | None:
@@ -157,7 +164,19 @@ def read_reports(folder: Path, names: Sequence[str], suites: Sequence[str]) -> l
             raise _refused(report.place, f"suite {report.data['suite']} was never released")
         if normalise(report.name) not in {normalise(name) for name in names}:
             raise _refused(report.place, f"the catalog has no backend {report.name!r}")
+    _require_all_tests(reports)
     return sorted(reports, key=lambda report: (report.day, report.place), reverse=True)
+
+
+def _require_all_tests(reports: Sequence[Report]) -> None:
+    """A profile has the same tests for everybody: a report that lacks some that another one has is no whole run."""
+    alike: dict[tuple[str, ...], set[str]] = {}
+    for report in reports:
+        alike.setdefault(report.kind, set()).update(report.tests)
+    for report in reports:
+        absent = sorted(alike[report.kind] - set(report.tests))
+        if absent:
+            raise _refused(report.place, f"it lacks {len(absent)} tests of the profile, the first is {absent[0]}")
 
 
 def digest_of(data: Mapping[str, Any]) -> str:
@@ -193,6 +212,8 @@ def _verify(place: str, data: dict[str, Any]) -> None:
     if place != wanted:
         raise _refused(place, f"its contents belong at {wanted}")
     date.fromisoformat(report.day)
+    if data.get("precision") == "partial":
+        raise _refused(place, "it is of a part of the profile's tests")
     strange = {test["outcome"] for test in data["tests"].values()} - set(OUTCOMES)
     if strange:
         raise _refused(place, f"unknown outcomes: {', '.join(sorted(strange))}")
@@ -202,9 +223,22 @@ def _verify(place: str, data: dict[str, Any]) -> None:
             raise _refused(place, f"its summary says {key} = {summary[key]}, its tests {report.counts[outcome]}")
     if summary["total"] != len(data["tests"]):
         raise _refused(place, f"its summary says {summary['total']} tests, it has {len(data['tests'])}")
-    if summary["certified"] != (report.counts["passed"] > 0 and set(report.counts) <= GOOD):
+    if not data.get("precision") and summary["certified"] != (
+        report.counts["passed"] > 0 and set(report.counts) <= GOOD
+    ):
         raise _refused(place, f"its summary says certified = {summary['certified']}, its tests don't")
     report.certificate()
+    for problem in _problems(data):
+        raise _refused(place, problem)
+
+
+def _problems(data: Mapping[str, Any]) -> list[str]:
+    """What the suite's own verification finds, where the suite is installed: excuses, must-pass tests, nonce."""
+    try:
+        from core_conformance.verify import verify
+    except ImportError:
+        return []
+    return [f"{problem.rule}: {problem.text}" for problem in verify(data)]
 
 
 def _refused(place: str, why: str) -> CatalogError:

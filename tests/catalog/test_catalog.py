@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("jinja2")
+pytest.importorskip("core_conformance.report")
 
 from browser import Browser, chromium
+from core_conformance.report import digest, summary
 from made_reports import made, put
 
 from catalog.site.benchmarks import read_benchmarks
@@ -39,7 +41,7 @@ def site(tmp_path_factory) -> Path:
     reports, benchmarks = tmp_path_factory.mktemp("reports"), tmp_path_factory.mktemp("benchmarks")
     put(reports, made("inductor"))
     put(reports, made("inductor", profile="smoke", ended="2026-03-01T00:00:00Z"))
-    put(reports, made("aot_eager", declared=(CHOLESKY,)))
+    put(reports, made("aot_eager", profile="inference-full", declared=(CHOLESKY,)))
     put(reports, made("dynamo:openvino", failing=(NAN, CHOLESKY), version="2026.4.1"))
     rows = [
         {"model": "mlp", "backend": "eager", "run_us": 200.0},
@@ -90,6 +92,9 @@ def changed(data: dict, **changes) -> dict:
         (lambda data: made(ended="yesterday"), "incomplete"),
         (lambda data: made(suite="2020.01"), "never released"),
         (lambda data: made("unheard_of"), "no backend"),
+        (lambda data: made(precision="partial"), "belong at"),
+        (lambda data: made(nonce=""), "nonce"),
+        (lambda data: made(declared=(NAN,)), "must-pass"),
     ],
 )
 def test_a_report_that_does_not_verify_is_refused(spoil, why, tmp_path):
@@ -105,6 +110,14 @@ def test_a_report_in_another_place_is_refused(tmp_path):
         content_of(tmp_path)
     path.with_name("9.9.9-inference-core-cpu.json").write_text("{")
     with pytest.raises(CatalogError, match="not JSON"):
+        content_of(tmp_path)
+
+
+def test_a_report_that_lacks_tests_that_another_one_has_is_refused(tmp_path):
+    put(tmp_path, made())
+    short = {id: test for id, test in made()["tests"].items() if id != NAN}
+    put(tmp_path, made("aot_eager", tests=short, summary=summary(short)))
+    with pytest.raises(CatalogError, match=f"aot_eager.* lacks 1 tests of the profile, the first is {NAN}"):
         content_of(tmp_path)
 
 
@@ -151,9 +164,8 @@ def test_a_benchmark_without_its_machine_is_refused(tmp_path):
 
 
 def test_the_digest_is_the_one_that_the_suite_computes():
-    report = pytest.importorskip("core_conformance.report")
     data = made(declarations=[{"reason": "Größe"}])
-    assert data["digest"] == report.digest(data)
+    assert data["digest"] == digest(data)
 
 
 def test_a_run_in_a_looser_precision_is_a_claim_of_its_own(tmp_path):
@@ -163,6 +175,7 @@ def test_a_run_in_a_looser_precision_is_a_claim_of_its_own(tmp_path):
     put(tmp_path, made())
     content = content_of(tmp_path)
     assert content.columns == [("inference-core", "cpu"), ("inference-core@bf16", "cpu")]
+    assert content.cell("inductor", "inference-core@bf16", "cpu").state == "certified"
     assert {report.certificate().profile for report in content.reports} == {"inference-core", "inference-core@bf16"}
 
 
@@ -224,7 +237,7 @@ def test_the_index_for_machines_has_names_and_states(site):
     assert states == {
         ("inductor", "inference-core"): "certified",
         ("inductor", "smoke"): "stale",
-        ("aot_eager", "inference-core"): "certified",
+        ("aot_eager", "inference-full"): "certified",
         ("dynamo:openvino", "inference-core"): "failed",
     }
     assert {row["name"] for row in index["backends"]} >= {"inductor", "fx2trt"}
@@ -267,8 +280,7 @@ def test_every_link_leads_somewhere_and_nothing_comes_from_elsewhere(site):
 def test_texts_of_reports_are_shown_as_text(tmp_path):
     data = made()
     data["tests"][NAN] = {"outcome": "failed", "rule": "<b>", "message": "<script>alert(1)</script>"}
-    summary = {**data["summary"], "passed": 6, "failed": 1, "certified": False}
-    put(tmp_path, made(tests=data["tests"], summary=summary))
+    put(tmp_path, made(tests=data["tests"], summary=summary(data["tests"])))
     build(content_of(tmp_path), tmp_path / "out")
     text = (tmp_path / "out/backends/inductor.html").read_text()
     assert "&lt;script&gt;" in text and "<script>alert" not in text

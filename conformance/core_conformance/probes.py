@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.backends.registry import resolve_backend
+
 from .cases import Case, cases_of, run_case
 
 
@@ -38,7 +40,8 @@ def probes() -> list[Case]:
 
 
 def run(spec: Any, *, device: str = "cpu", seed: int = 0) -> list[Row]:
-    """Run every probe on a backend, given as `backend=` takes it."""
+    """Run every probe on a backend, given as `backend=` takes it. Raises the errors of its resolution."""
+    resolve_backend(spec)
     rows = []
     for case in probes():
         result = run_case(case, spec, device=device, seed=seed)

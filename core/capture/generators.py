@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import inspect
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +29,7 @@ class GeneratorVariable(VariableTracker):
         self.finished = False
         self.running = False
         self.handled: list[VT] = []  # exceptions that it handles while it waits
-        self.made_at = interpreter.trace.step
+        self.started_at = interpreter.trace.step
         interpreter.trace.generators.append(self)
 
     def python_type(self) -> type:
@@ -50,6 +51,8 @@ class GeneratorVariable(VariableTracker):
             return "return", tx.constant(None)
         if self.started:
             self.interpreter.push(value)
+        else:
+            self.started_at = tx.trace.step
         self.started = True
         return self._advance(tx)
 
@@ -139,13 +142,36 @@ class GeneratorVariable(VariableTracker):
     def not_given_back(self) -> NotGivenBack:
         """The refusal to make a real generator of it."""
         return NotGivenBack(
-            "a generator that the traced code made can't be given back to Python",
-            self.made_at,
+            "a generator that the traced code has started can't be given back to Python",
+            self.started_at,
             remedy="return its items in a list, or keep the loop over it inside the compiled function",
         )
 
     def reconstruct(self, emit: Any) -> None:
-        raise self.not_given_back()
+        if self.started or self.finished:
+            raise self.not_given_back()
+        positional, keywords = _arguments(self.interpreter)
+        emit.load(self.interpreter.function)
+        for value in (*positional, *keywords.values()):
+            emit.load(value)
+        emit.call_keywords(tuple(keywords), len(positional) + len(keywords))
+
+
+def _arguments(interpreter: Any) -> tuple[list[VT], dict[str, VT]]:
+    """What a generator function was called with: until the generator starts, its variables are its arguments."""
+    code, values = interpreter.code, interpreter.locals
+    names = code.co_varnames
+    first_keyword = code.co_argcount
+    behind = first_keyword + code.co_kwonlyargcount
+    positional = [values[name] for name in names[:first_keyword]]
+    keywords = {name: values[name] for name in names[first_keyword:behind]}
+    if code.co_flags & inspect.CO_VARARGS:
+        positional += values[names[behind]].items
+        behind += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        for key, value in values[names[behind]].pairs(interpreter):
+            keywords[key.as_constant()] = value
+    return positional, keywords
 
 
 def _lets_exit_pass(interpreter: Any, at: Any) -> bool:

@@ -40,6 +40,8 @@ def compile(
     on_failure: str | None = None,
     precision: str | None = None,
     freeze: bool = False,
+    isolate: str | None = None,
+    deadline_s: float | None = None,
 ) -> Any:
     """Compile a function, a method, a module or any callable. Without `model`, a decorator.
 
@@ -54,6 +56,7 @@ def compile(
     fullgraph_backend: a rest raises; max_fallback_cost: the largest share of a graph's cost that may be rest.
     on_failure: "raise" or "fallback" where a backend can't compile what is its own. precision: "eager", "ieee" or a
     looser mode of the backend. freeze: weights are constants until they change (graphs without gradients).
+    isolate="process": a serializable backend compiles in a process of its own, which is killed after deadline_s.
 
     A module gives a module of the same class that shares the original's state; the original stays as it is. Raises
     BackendNotInstalled, BackendUnavailable, InvalidOption.
@@ -75,6 +78,8 @@ def compile(
         on_failure=on_failure,
         precision=precision,
         freeze=freeze,
+        isolate=isolate,
+        deadline_s=deadline_s,
     )
     if model is None:
         return functools.partial(compile, **given)
@@ -115,6 +120,8 @@ def _settings(given: Mapping[str, Any]) -> CompileOptions:
         guard_filter=guard_filter,
         fullgraph_backend=given["fullgraph_backend"],
         freeze=given["freeze"],
+        isolate=given["isolate"],
+        deadline_s=given["deadline_s"],
         **chosen,
     )
 

@@ -53,7 +53,8 @@ class CompileOptions:
     that may fall back, from 0 to 1, None for any; on_failure: "raise", or "fallback" to give to the fallback what the
     backend can't compile; precision: "eager" (the process's own flags), "ieee" (nothing looser than each dtype), or a
     looser mode that the backend declares; freeze: parameters and buffers may be treated as constants in graphs
-    without gradients.
+    without gradients; isolate: "process" to have the backend compile in a process of its own; deadline_s: how long one
+    compile may take there, and what the backend is told elsewhere.
     """
 
     backend: Any = "inductor"
@@ -72,6 +73,8 @@ class CompileOptions:
     on_failure: str = "raise"
     precision: str = "eager"
     freeze: bool = False
+    isolate: str | None = None
+    deadline_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.mode is not None and self.mode not in MODES:
@@ -101,6 +104,11 @@ class CompileOptions:
             raise _wrong("max_fallback_cost", share, "pass a share from 0 to 1, or None for any")
         if self.on_failure not in FAILURES:
             raise _wrong("on_failure", self.on_failure, f"pass one of {', '.join(map(repr, FAILURES))}")
+        if self.isolate not in (None, "process"):
+            raise _wrong("isolate", self.isolate, 'pass "process", or None to compile in this one')
+        deadline = self.deadline_s
+        if deadline is not None and (type(deadline) not in (int, float) or not deadline > 0):
+            raise _wrong("deadline_s", deadline, "pass a number of seconds above 0, or None")
         if not isinstance(self.precision, str) or not self.precision:
             raise _wrong("precision", self.precision, 'pass "eager", "ieee" or a mode that the backend declares')
 
@@ -125,6 +133,8 @@ class CompileOptions:
             self.on_failure,
             self.precision,
             self.freeze,
+            self.isolate,
+            self.deadline_s,
         )
 
 

@@ -46,6 +46,7 @@ BORDERS = {
     ("core/report/doctor_probe.py", "_verified"): ("answers", "the edge of a plugin: a finding of the doctor"),
     ("core/backends/stored.py", "_restored"): ("emits", "the edge of a plugin: stored bytes are worth a compile"),
     ("core/backends/stored.py", "_keep"): ("emits", "the edge of a plugin: what is not stored was compiled"),
+    ("core/backends/isolated_compile.py", "main"): ("answers", "the edge of a plugin, and of its process"),
     ("core/backends/probing.py", "ask.run"): ("answers", "the edge of a plugin: unusable, with reason"),
     ("core/backends/aot_fallback.py", "compile_refused"): ("emits", "a second tracer fails where the first refused"),
     ("core/guards/checks.py", "shorten"): ("answers", "a report survives a user's __repr__"),

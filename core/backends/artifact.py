@@ -57,6 +57,8 @@ def compile_context(
         name=name,
         tuning=options.mode or "default",
         ranges=size_ranges(captured),
+        deadline_s=options.deadline_s,
+        isolated=options.isolate == "process" and resolved.capabilities.serializable,
     )
 
 
@@ -99,7 +101,15 @@ def _compiled(resolved: ResolvedBackend, graph: Any, fakes: Sequence[Any], ctx: 
         return resolved.compile(graph, fakes, ctx)
     from .stored import compiled_or_stored
 
-    return compiled_or_stored(resolved, graph, fakes, ctx, lambda: resolved.compile(graph, fakes, ctx))
+    return compiled_or_stored(resolved, graph, fakes, ctx, lambda: _compiled_now(resolved, graph, fakes, ctx))
+
+
+def _compiled_now(resolved: ResolvedBackend, graph: Any, fakes: Sequence[Any], ctx: CompileContext) -> Artifact:
+    if not ctx.isolated:
+        return resolved.compile(graph, fakes, ctx)
+    from .isolation import compile_isolated
+
+    return compile_isolated(resolved, graph, fakes, ctx)
 
 
 def artifact_call(artifact: Artifact) -> Callable[..., Any]:

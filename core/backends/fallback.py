@@ -46,6 +46,10 @@ class Lineup:
         for resolved in self.claimants:
             own = self.options_of(resolved)
             resolved.validate_options(resolved.with_mode(own.backend_options, own.mode))
+            if own.isolate is not None:
+                from .isolation import require_isolation
+
+                require_isolation(resolved)
 
     def options_of(self, resolved: ResolvedBackend) -> CompileOptions:
         """The options of one backend: a table under its name is its own, the rest belongs to the first.

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     **dict.fromkeys(
         "compile optimize disable reset explain stats list_backends set_default_backend get_default_backend "
-        "compile_module_ capture_program unload_backend".split(),
+        "compile_module_ capture_program unload_backend refresh".split(),
         "api",
     ),
     **dict.fromkeys(("is_compiling", "is_dynamo_compiling", "is_exporting"), "options"),
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .api import get_default_backend as get_default_backend
     from .api import list_backends as list_backends
     from .api import optimize as optimize
+    from .api import refresh as refresh
     from .api import reset as reset
     from .api import set_default_backend as set_default_backend
     from .api import stats as stats

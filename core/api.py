@@ -286,6 +286,20 @@ def reset() -> None:
     events.reset_totals()
 
 
+def refresh(module: Any = None) -> int:
+    """Have what was compiled with freeze=True for weights of `module` (None: all) compiled anew before its next run.
+
+    For writes that torch does not see: through `.data`, numpy, DLPack. Returns how many graphs that concerns.
+    """
+    import sys
+
+    if f"{__package__}.backends.freeze" not in sys.modules:
+        return 0  # nothing was frozen
+    from .backends.freeze import refresh as refresh_graphs
+
+    return refresh_graphs(module)
+
+
 def unload_backend(name: str) -> None:
     """Tear a backend down: drop every compiled entry, then let its plugin release what it holds.
 

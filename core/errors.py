@@ -205,6 +205,12 @@ class PassFailed(BackendError):
     id = "CORE-B018"
 
 
+class FrozenWeightChanged(BackendError):
+    """A frozen weight has other values than when it was compiled, and nothing said so."""
+
+    id = "CORE-B019"
+
+
 class BridgeLoop(BackendError):
     """A name of torch.compile's that leads back to core's own backend."""
 

@@ -122,6 +122,10 @@ SETTINGS: Mapping[str, Setting] = {
     "require_certified": Setting(
         (bool,), True, 'backend="auto" considers certified backends only', "CORE_REQUIRE_CERTIFIED", files=True
     ),
+    "auto_candidates": Setting((tuple,), (), 'what backend="auto" tries, empty for every installed plugin'),
+    "auto_frozen": Setting((bool,), False, 'backend="auto" uses stored decisions only', "CORE_AUTO_FROZEN"),
+    "auto_calls": Setting((int,), 3, 'in which call of a graph backend="auto" decides', at_least=1),
+    "auto_seconds": Setting((float,), 2.0, 'how long backend="auto" times the candidates of a graph', at_least=0),
     "recompile_limit": Setting((int,), 8, "how many entries one callable may hold", at_least=1),
     "dynamic": Setting((bool, type(None)), None, "the default of compile(dynamic=)"),
     "capture_scalar_outputs": Setting((bool,), False, "the default of compile(capture_scalar_outputs=)"),
@@ -132,6 +136,9 @@ SETTINGS: Mapping[str, Setting] = {
         (bool,), True, "keep on disk what backends can serialize", "CORE_STORE_ARTIFACTS", files=True
     ),
     "audit_guards": Setting((bool,), False, "report what a capture read and no guard holds", "CORE_AUDIT_GUARDS"),
+    "check_frozen": Setting(
+        (bool,), False, "before each run, compare the values of frozen weights with those compiled", "CORE_CHECK_FROZEN"
+    ),
     "strict": Setting((bool,), False, "what would fall back raises", "CORE_STRICT"),
     "disable": Setting((bool,), False, "compile() returns what it is given", "CORE_DISABLE"),
 }

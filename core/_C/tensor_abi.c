@@ -128,6 +128,27 @@ core_tensor_checks_run_python(void)
     return core_abi.tier != 'A';
 }
 
+void *
+core_tensor_handle(PyObject *tensor)
+{
+    if (core_abi.tier == 0 || !PyObject_TypeCheck(tensor, core_abi.tensor_type) || impl_of(tensor) == NULL)
+        return NULL;
+    return (char *)tensor + core_abi.cdata;
+}
+
+int
+core_tensor_is_strided(void *handle)
+{
+    int32_t layout;
+    return core_abi.layout(handle, &layout) == 0 && layout == 0;
+}
+
+int
+core_tensor_data(void *handle, void **out)
+{
+    return core_abi.data(handle, out) == 0;
+}
+
 int
 core_tensor_number(PyObject *tensor, int what, int64_t dim, int64_t *out)
 {

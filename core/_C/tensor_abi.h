@@ -31,10 +31,19 @@ int core_tensor_number(PyObject *tensor, int what, int64_t dim, int64_t *out);
 /* 1 when the byte extents of two of the tensors regs[which[0..count)] meet, or when one has no plain memory. */
 int core_tensors_overlap(PyObject *const *regs, const uint32_t *which, uint32_t count);
 
+/* What torch's C interface takes for a tensor (borrowed), NULL for anything else and before calibrate(). */
+void *core_tensor_handle(PyObject *tensor);
+
+int core_tensor_is_strided(void *handle);
+
+/* 1 and the address of the first element of a strided tensor, 0 when it has none. */
+int core_tensor_data(void *handle, void **out);
+
 /* Address of a symbol of torch's libraries (`library`: a part of the file name, such as "libc10"), or NULL. */
 void *core_torch_symbol(const char *library, const char *name);
 
 int core_tensor_abi_add_to_module(PyObject *module);
+int core_frozen_weights_add_to_module(PyObject *module); /* frozen_weights.cpp */
 
 #ifdef __cplusplus
 }

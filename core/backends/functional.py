@@ -6,14 +6,15 @@ that does everything the torch-level graph does. What the recorder refuses goes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch.fx as fx
 
 from ..errors import RecorderRefused
-from ..events import compiling
+from ..events import FellBack, compiling, emit
 from ..graph.captured import CapturedGraph
 from ..graph.decompose import decompose
 from ..graph.finish import functional_graph
@@ -24,6 +25,7 @@ from ..options import strict
 from .artifact import decomposition_table, first_line, graph_device
 from .double_backward import EagerBackward
 from .fallback import Lineup
+from .freeze import frozen_run, frozen_weights
 from .inference_outputs import in_inference_mode, inference_places
 from .passes import run_passes
 from .regions_compile import Task, compile_task
@@ -83,13 +85,28 @@ class Job:
 
     def inference(self, functional: FunctionalGraph) -> Callable[..., tuple[Any, ...]]:
         """One graph and the epilogue around it."""
-        run = self._compiled(functional.module, self.name, "inference")
+        module, weights = functional.module, {}
+        if self.lineup.options.freeze:
+            weights = frozen_weights(self.captured, functional)
+        if weights:
+            # a copy each time: it may be compiled again, and a backend may have changed the one it got
+            run = frozen_run(
+                weights, lambda held: self._compiled(_copied(module), self.name, "inference", held), self.name
+            )
+        else:
+            run = self._compiled(module, self.name, "inference")
         requires_grad = [item.is_tensor and item.requires_grad for item in functional.inputs]
         return wrap_inference(run, functional.epilogue, self.captured.outputs, self.state, requires_grad)
 
     def training(self, joint: JointGraph) -> Callable[..., tuple[Any, ...]]:
         """Partition, compile the forward now and the backward when its first gradient arrives."""
         captured, parts = self.captured, partition(joint)
+        if self.lineup.options.freeze:
+            emit(
+                FellBack(
+                    "freeze", f"{self.name} has gradients: it reads its weights on each call", first_line(captured)
+                )
+            )
         run_forward = self._compiled(parts.forward, self.name, "forward")
 
         def compile_backward() -> Callable[..., Any]:
@@ -99,11 +116,17 @@ class Job:
         replay = EagerBackward(captured, joint, parts, self.state)
         return wrap_training(joint, parts, captured.outputs, run_forward, compile_backward, replay, self.state)
 
-    def _compiled(self, module: fx.GraphModule, name: str, mode: str) -> Callable[..., Any]:
+    def _compiled(
+        self, module: fx.GraphModule, name: str, mode: str, constants: Mapping[int, Any] | None = None
+    ) -> Callable[..., Any]:
         if mode != "inference":  # that stage is over
             module = run_passes(module, mode, self.captured)
         held = _held_inputs(self.captured, module, mode)
-        return compile_task(Task(self.captured, module, self.lineup, self.claimants, name, mode, held))
+        return compile_task(Task(self.captured, module, self.lineup, self.claimants, name, mode, held, constants))
+
+
+def _copied(module: fx.GraphModule) -> fx.GraphModule:
+    return fx.GraphModule(module, copy.deepcopy(module.graph), type(module).__name__)
 
 
 def _held_inputs(captured: CapturedGraph, module: fx.GraphModule, mode: str) -> frozenset[int]:

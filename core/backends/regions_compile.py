@@ -306,9 +306,12 @@ def _attempt(
     build: Callable[[], Callable[..., Any]],
 ) -> Callable[..., Any]:
     """Compile; a failure names the nodes that the backend can't have."""
+    before = list(task.module.graph.nodes)
     try:
         return build()
     except BackendFailed as failed:
+        if list(task.module.graph.nodes) != before:
+            raise  # it changed the graph before it refused: nobody else can be given what it was
         work = [node for node in nodes if is_work(node)]
         known = {node.name: node for node in work}
         cause = failed.__cause__

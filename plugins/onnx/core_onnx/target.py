@@ -17,12 +17,14 @@ class Target:
     """A runtime as the emitter sees it.
 
     opset: the version of ONNX's operator set that the model is written in; computes: (ONNX operator, dtype) -> whether
-    the runtime has a kernel of that operator for values of that dtype.
+    the runtime has a kernel of that operator for values of that dtype; drops_nan: operators in which it turns NaN into
+    a number, as ONNX leaves it free to do, and that are written out of comparisons instead.
     """
 
     name: str = "onnx"
     opset: int = 18
     computes: Callable[[str, torch.dtype], bool] = _everything
+    drops_nan: frozenset[str] = frozenset()
 
 
 EVERYTHING = Target()

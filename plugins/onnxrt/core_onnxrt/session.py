@@ -33,7 +33,7 @@ def open_session(model: bytes, weights: Mapping[str, torch.Tensor], settings: Se
     """
     ort = runtime()
     options = ort.SessionOptions()
-    options.log_severity_level = 3  # errors only: a library does not print
+    options.log_severity_level = 4  # a library does not print: what fails is raised
     options.logid = name
     options.intra_op_num_threads = settings.threads or torch.get_num_threads()
     options.graph_optimization_level = {

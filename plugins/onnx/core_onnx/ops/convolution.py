@@ -36,7 +36,10 @@ def convolution(
     }
     if not transposed:
         return b.node("Conv", x, weight, bias, **settings)
-    return b.node("ConvTranspose", x, weight, bias, output_padding=_full(output_padding, dims), **settings)
+    extra = _full(output_padding, dims)
+    if any(more >= step for more, step in zip(extra, settings["strides"])):
+        raise ConversionError("a transposed convolution padded by its stride or more")
+    return b.node("ConvTranspose", x, weight, bias, output_padding=extra, **settings)
 
 
 def _full(values: Sequence[int], dims: int) -> list[int]:
@@ -96,6 +99,8 @@ def _input_gradient(
     for at in range(len(strides)):
         reached = (gradient.shape[2 + at] - 1) * strides[at] - 2 * pads[at] + steps[at] * (weight.shape[2 + at] - 1) + 1
         extra.append(x.shape[2 + at] - reached)
+    if any(more >= step for more, step in zip(extra, strides)):
+        raise ConversionError("the gradient of a convolution that leaves out a stride or more of its input")
     return b.node(
         "ConvTranspose", gradient, weight, strides=strides, pads=pads * 2, dilations=steps, output_padding=extra
     )

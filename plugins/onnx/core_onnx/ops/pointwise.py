@@ -378,7 +378,10 @@ def clamp_max(b: ModelBuilder, x: Value, high: Any) -> Value:
 
 @converts("aten.relu.default")
 def relu(b: ModelBuilder, x: Value) -> Value:
-    return b.node("Relu", x) if x.dtype.is_floating_point else _extreme(b, x, b.scalar(0, x.dtype), "Greater")
+    zero = b.scalar(0, x.dtype)
+    if not x.dtype.is_floating_point:
+        return _extreme(b, x, zero, "Greater")
+    return b.node("Where", b.node("Less", x, zero), zero, x) if "Relu" in b.target.drops_nan else b.node("Relu", x)
 
 
 @converts("aten.relu6.default")

@@ -1,0 +1,133 @@
+"""The call of a compiled model on torch's memory, as generated code: what a warm call runs, line by line.
+
+Each thread has an infer request of its own. An input's memory is wrapped again only when its address or size
+has changed since the thread's last call; results of known size are written to tensors of torch's own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from core_onnx import OnnxGraph
+
+_CARRIERS = {torch.bfloat16: torch.int16, torch.float16: torch.int16}
+"""Dtypes that numpy lacks or that travel as bytes: the torch dtype under which numpy sees the same memory."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of the model: its place in the graph, its dtype, its sizes where all are known."""
+
+    index: int
+    dtype: torch.dtype
+    sizes: tuple[int, ...] | None
+    number: bool
+
+
+def ports_of(graph: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Port], list[Port]]:
+    """The model's inputs in its order, and its outputs."""
+    given = [_port(index, graph.dtypes[name], fake) for index, (name, fake) in enumerate(zip(graph.inputs, inputs))]
+    made = {
+        name: _port(index, graph.dtypes[name], fake)
+        for index, (name, fake) in enumerate(zip(graph.outputs, outputs))
+        if isinstance(name, str)
+    }
+    return given, [made[name] for name in graph.output_names]
+
+
+def _port(index: int, dtype: torch.dtype, fake: Any) -> Port:
+    if not isinstance(fake, torch.Tensor):
+        return Port(index, dtype, (), True)
+    known = all(isinstance(size, int) for size in fake.shape)
+    return Port(index, dtype, tuple(fake.shape) if known else None, False)
+
+
+class ModelCall:
+    """Generates the call. `source` is its text, `function` the call."""
+
+    def __init__(self, compiled: Any, ports: tuple[list[Port], list[Port]], outputs: Sequence[Any]) -> None:
+        self.inputs, self.results = ports
+        empty = [None] * len(self.inputs)
+        self.namespace: dict[str, Any] = {
+            "_local": threading.local(),
+            "_new": lambda: (compiled.create_infer_request(), list(empty)),
+            "_wrap": _wrapper(),
+            "_taken": _taken,
+            "_tensor": torch.tensor,
+            "_empty": torch.empty,
+        }
+        for port in (*self.inputs, *self.results):
+            self.namespace[_name(port.dtype)] = port.dtype
+        self.source = "\n".join(self._lines(outputs))
+        exec(compile(self.source, f"<openvino call of {len(self.inputs)} inputs>", "exec"), self.namespace)
+        self.function: Callable[..., Any] = self.namespace["compiled"]
+
+    def _lines(self, outputs: Sequence[Any]) -> Iterator[str]:
+        yield f"def compiled({', '.join(f'i{port.index}' for port in self.inputs)}):"
+        yield "    try:"
+        yield "        request, bound = _local.state"
+        yield "    except AttributeError:"
+        yield "        request, bound = _local.state = _new()"
+        for at, port in enumerate(self.inputs):
+            yield from self._set_input(at, port)
+        for at, port in enumerate(self.results):
+            if port.sizes is not None and not port.number:
+                yield f"    out{at} = _empty({port.sizes!r}, dtype={_name(port.dtype)})"
+                yield f"    request.set_output_tensor({at}, _wrap(out{at}))"
+        yield "    request.infer()"
+        for at, port in enumerate(self.results):
+            if port.sizes is None or port.number:
+                value = f"_taken(request.get_output_tensor({at}), {_name(port.dtype)})"
+                yield f"    out{at} = {value}{'.item()' if port.number else ''}"
+        items = [output if isinstance(output, str) else self._constant(output) for output in outputs]
+        yield f"    return ({''.join(f'{item}, ' for item in items)})"
+
+    def _set_input(self, at: int, port: Port) -> Iterator[str]:
+        value = f"i{port.index}"
+        if port.number:
+            yield f"    {value} = _tensor({value}, dtype={_name(port.dtype)})"
+        else:
+            yield f"    if not {value}.is_contiguous():"
+            yield f"        {value} = {value}.contiguous()"
+        key = f"{value}.data_ptr()" if port.sizes is not None else f"({value}.data_ptr(), {value}.shape)"
+        yield f"    if bound[{at}] != {key}:"
+        yield f"        request.set_input_tensor({at}, _wrap({value}))"
+        yield f"        bound[{at}] = {key}"
+
+    def _constant(self, value: Any) -> str:
+        name = f"_constant_{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+
+def _name(dtype: torch.dtype) -> str:
+    return f"_{str(dtype).removeprefix('torch.')}"
+
+
+def _wrapper() -> Callable[[torch.Tensor], Any]:
+    """Torch's memory as a tensor of the runtime."""
+    import openvino
+
+    kinds = {torch.bfloat16: openvino.Type.bf16, torch.float16: openvino.Type.f16}
+
+    def wrap(tensor: torch.Tensor) -> Any:
+        plain = tensor.detach()
+        carrier = _CARRIERS.get(plain.dtype)
+        if carrier is None:
+            return openvino.Tensor(plain.numpy(), shared_memory=True)
+        return openvino.Tensor(plain.view(carrier).numpy(), list(plain.shape), kinds[plain.dtype])
+
+    return wrap
+
+
+def _taken(tensor: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A copy of a result whose memory the request will use again."""
+    data = tensor.data
+    if dtype in _CARRIERS:
+        return torch.from_numpy(numpy.array(data).view(numpy.int16)).view(dtype)
+    return torch.from_numpy(numpy.array(data)).to(dtype)

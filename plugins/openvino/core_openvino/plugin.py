@@ -1,0 +1,96 @@
+"""The plugin object behind the entry point `openvino`. Importing it imports no OpenVINO."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import __version__
+from .shadowing import require_core
+
+require_core()
+
+from core.plugin import (  # noqa: E402
+    Artifact,
+    Backend,
+    Capabilities,
+    CompileContext,
+    Option,
+    Probe,
+    Support,
+    hookimpl,
+)
+
+_TRAINING = "training through OpenVINO is off unless the option `training` asks for it"
+
+
+class OpenVinoBackend(Backend):
+    """Converts a graph to an ONNX model that OpenVINO compiles for the CPU."""
+
+    name = "openvino"
+    version = __version__
+    capabilities = Capabilities(
+        graph_level="core-aten",
+        devices=("cpu",),
+        dtypes=("float32", "float16", "bfloat16", "int64", "int32", "bool"),
+        layouts="contiguous",
+        deterministic="always",
+    )
+
+    def probe(self, device: str) -> Probe:
+        for module in ("openvino", "onnx"):
+            if importlib.util.find_spec(module) is None:
+                return Probe(False, f"{module} is not installed", 'pip install "core-openvino[cpu]" onnx')
+        from .runtime import target
+
+        return Probe(True, runtime_versions={"openvino": target().name.partition(" ")[2]})
+
+    def options(self) -> Mapping[str, Option]:
+        return {
+            "config": Option(dict, {}, help="properties of the compiled model, over this plugin's own"),
+            "threads": Option(int, 0, help="threads of a model; 0: torch's number"),
+            "training": Option(bool, False, help="take the graphs of training too, forward and backward"),
+        }
+
+    def supports(self, node: Any, ctx: CompileContext) -> Support:
+        if ctx.mode != "inference" and not ctx.options.get("training", False):
+            return Support("no", _TRAINING)
+        reason = refusal(node)
+        return Support("no", reason) if reason else Support("native")
+
+    def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+        from .artifact import compile_graph
+
+        return compile_graph(graph, fake_inputs, ctx)
+
+    def cache_key(self, ctx: CompileContext) -> bytes:
+        from .runtime import target
+
+        return f"{__version__} {target().name} {sorted(ctx.options.items())}".encode()
+
+
+def refusal(node: Any) -> str:
+    """Why a node is not taken, or "": no ONNX form, or int64 values that the device would narrow."""
+    import torch
+    from core_onnx import unsupported_reason
+
+    from .runtime import CHOOSING, target
+
+    reason = unsupported_reason(node, target())
+    if reason or str(node.target) in CHOOSING:
+        return reason
+    for value in (node, *node.all_input_nodes):
+        fake = value.meta.get("val")
+        for one in fake if isinstance(fake, (tuple, list)) else (fake,):
+            if isinstance(one, torch.Tensor) and one.dtype is torch.int64:
+                return "the device narrows int64 to int32"
+            if isinstance(one, torch.Tensor) and one.numel() == 0:
+                return "tensors without elements are not computed"
+    return ""
+
+
+@hookimpl
+def core_backend() -> Backend:
+    """The hook that core calls once."""
+    return OpenVinoBackend()

@@ -1,0 +1,52 @@
+"""The installed OpenVINO, and what its CPU device computes as torch does.
+
+The device works in float32, int32 and bool: float64 and int64 are narrowed inside. So float64 is refused, and int64 is
+taken where its values only choose places or sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from core_onnx import Target
+
+OPSET = 18
+_COMPUTED = (torch.float32, torch.int32, torch.bool)
+# These move values or take int64 for places and sizes; nothing is calculated with the values themselves.
+_MOVING = frozenset(
+    "Identity Reshape Transpose Squeeze Unsqueeze Expand Concat Split Slice Gather GatherElements GatherND Shape Size "
+    "Tile Range ScatterElements ScatterND".split()
+)
+CHOOSING = frozenset(
+    (
+        "aten.embedding.default",
+        "aten.index_select.default",
+        "aten.index.Tensor",
+        "aten._unsafe_index.Tensor",
+        "aten.gather.default",
+        "aten.sym_size.int",
+    )
+)
+"""Operators whose int64 operands are places; all places lie within int32, or the tensor would not fit in memory."""
+
+
+@functools.lru_cache(maxsize=1)
+def core() -> Any:
+    """The runtime's `Core`, made once."""
+    import openvino
+
+    return openvino.Core()
+
+
+@functools.lru_cache(maxsize=1)
+def target() -> Target:
+    """float16 and bfloat16 are computed in float32 and rounded back, as torch's kernels do."""
+    import openvino
+
+    def computes(operator: str, dtype: torch.dtype) -> bool:
+        return dtype in _COMPUTED or (dtype is torch.int64 and operator in _MOVING)
+
+    version = openvino.__version__.partition("-")[0]
+    return Target(f"openvino {version}", OPSET, computes, drops_nan=frozenset(("Relu",)))

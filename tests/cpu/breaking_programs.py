@@ -149,7 +149,7 @@ class CM:
         return a[0] is KeyError
 
 
-@program(graphs=2, breaks=4)
+@program(graphs=2, breaks=3)
 def inside_a_generator_context_manager(x):
     log = []
     with user_cm(log) as v:
@@ -315,7 +315,7 @@ def in_comprehensions(x):
     return [plain(x + i) for i in range(3)], {i: plain(x * i) for i in range(2)}
 
 
-@program(graphs=2, breaks=5 + OWN_FRAME)
+@program(graphs=2, breaks=4 + OWN_FRAME)
 def item_in_comprehension_and_generator_expression(x):
     return [t.item() for t in x.flatten()], sum(t.item() for t in x.flatten())
 
@@ -477,7 +477,7 @@ def three_calls_down(x):
     return a(x) + b(x)
 
 
-@program(graphs=0, breaks=2)
+@program(graphs=0, breaks=1)
 def inside_a_generator_body(x):
     def g():
         for i in range(3):
@@ -486,7 +486,7 @@ def inside_a_generator_body(x):
     return list(g())
 
 
-@program(graphs=1, breaks=5)
+@program(graphs=1, breaks=3)
 def in_a_loop_over_a_generator(x):
     def g():
         for i in range(3):

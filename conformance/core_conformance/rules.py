@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -55,6 +57,18 @@ def require(condition: Any, rule: str, text: str) -> None:
     """Raise unless `condition` holds."""
     if not condition:
         raise broken(rule, text)
+
+
+@contextlib.contextmanager
+def refused(kind: type[BaseException], rule: str, what: str) -> Iterator[list[Any]]:
+    """Raise unless the block raises `kind`, which is put into the yielded list."""
+    caught: list[Any] = []
+    try:
+        yield caught
+    except kind as error:
+        caught.append(error)
+    else:
+        raise broken(rule, f"{what} was taken without an error")
 
 
 def rule_of(error: BaseException | str) -> str:

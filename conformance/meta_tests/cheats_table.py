@@ -21,12 +21,22 @@ CAUGHT_BY: dict[str, list[tuple[str, str]]] = {
     "evil-pads-zero-size": [(f"{S}::tensors_without_elements", "numerics")],
     "evil-own-promotion": [(f"{S}::dtypes_meet[torch.float16-torch.float32]", "numerics")],
     "evil-negative-zero-lost": [(f"{S}::negative_zero_keeps_its_sign", "numerics")],
+    "evil-extremes-ignore-nan": [(f"{S}::nan_wins_in_extremes", "nan-positions")],
+    "evil-answers-division-by-zero": [(f"{S}::division_of_integers_by_zero_is_refused", "exception")],
     # what is remembered
     "evil-cache-by-shape": [
         (f"{S}::input_changed_in_place_is_read_again", "stale-result"),
         (f"{G}::value_used_by_many", "numerics"),
     ],
     "evil-cache-by-address": [(f"{S}::input_changed_in_place_is_read_again", "stale-result")],
+    "evil-cache-by-sample": [(f"{S}::change_of_one_element_is_seen", "stale-result")],
+    "evil-graphs-by-name": [(f"{H}::compiles_of_one_function_are_apart", "stale-result")],
+    "evil-tires": [(f"{S}::many_calls_are_as_right_as_the_first", "stale-result")],
+    "evil-reads-memory-in-order": [
+        (f"{S}::transposed_input", "numerics"),
+        (f"{S}::every_second_element", "numerics"),
+    ],
+    "evil-ignores-offsets": [(f"{S}::input_that_begins_inside_its_storage", "numerics")],
     "evil-folds-first-values": [(f"{G}::broadcasting_in_every_direction", "numerics")],
     "evil-bakes-weights": [
         (f"{S}::weight_changed_in_place_is_used", "stale-result"),
@@ -53,11 +63,13 @@ CAUGHT_BY: dict[str, list[tuple[str, str]]] = {
     # training and random numbers
     "evil-drops-gradients": [(f"{S}::gradients_reach_every_input", "requires_grad")],
     "evil-one-gradient-wrong": [(f"{S}::gradients_reach_every_input", "gradients")],
+    "evil-backward-in-bfloat16": [(f"{S}::gradients_reach_every_input", "gradients")],
     "evil-remembers-gradients": [(f"{T}::each_backward_has_its_own_values", "gradients")],
     "evil-ignores-seed": [(f"{S}::random_numbers_follow_the_seed_and_differ", "rng")],
     "evil-fixed-random-numbers": [(f"{S}::random_numbers_follow_the_seed_and_differ", "rng")],
     "evil-skewed-random-numbers": [(f"{S}::drawn_numbers_have_their_distribution", "rng")],
     "evil-not-deterministic": [(f"{B}::pointwise_results_repeat", "determinism")],
+    "evil-not-deterministic-on-request": [(f"{B}::pointwise_results_repeat", "determinism")],
     # claims
     "evil-claims-native": [(f"{M}::native_nodes_run_outside_torch", "provenance")],
     "evil-says-nothing": [(f"{M}::native_nodes_run_outside_torch", "provenance")],
@@ -72,6 +84,8 @@ CAUGHT_BY: dict[str, list[tuple[str, str]]] = {
         (f"{F}::failing_backward_is_an_error_that_names_the_backend", "manifest"),
     ],
     "evil-leaks-options": [(f"{H}::options_stay_with_their_compile", "options")],
+    "evil-invents-nodes": [(f"{M}::provenance_names_nodes_of_the_graph", "provenance")],
+    "evil-takes-every-option": [(f"{F}::unknown_option_is_refused", "error")],
     "evil-support-by-mood": [(f"{M}::support_is_answered_alike_each_time", "manifest")],
     # failures
     "evil-wrong-exception": [(f"{F}::unheard_of_operator_is_right_or_refused", "error")],

@@ -187,3 +187,27 @@ class NegativeZeroLosesItsSign(Interpreted):
 
     def deliver(self, program: Program, inputs: list[Any], outputs: list[Any]) -> list[Any]:
         return replaced(outputs, lambda value: value + 0.0 if value.is_floating_point() else value)
+
+
+class ExtremesIgnoreNan(Interpreted):
+    """The larger of a number and NaN is the number."""
+
+    name = "evil-extremes-ignore-nan"
+
+    def calculate(self, program: Program, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        instead = {"maximum": torch.fmax, "minimum": torch.fmin}.get(overload_name(target), target)
+        return instead(*args, **kwargs)
+
+
+class IntegersDividedByZeroAreZero(Interpreted):
+    """Answers a division by zero that has to be refused."""
+
+    name = "evil-answers-division-by-zero"
+
+    def calculate(self, program: Program, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if overload_name(target) not in ("floor_divide", "div") or not isinstance(args[1], torch.Tensor):
+            return target(*args, **kwargs)
+        left, right = args[:2]
+        if right.is_floating_point():
+            return target(*args, **kwargs)
+        return target(left, torch.where(right == 0, torch.ones_like(right), right), *args[2:], **kwargs)

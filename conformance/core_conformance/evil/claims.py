@@ -123,6 +123,34 @@ class LeaksOptions(Interpreted):
         return target(*args, **kwargs)
 
 
+class NamesNodesThatAreNotThere(Interpreted):
+    """Says "native" of nodes of its own invention."""
+
+    name = "evil-invents-nodes"
+
+    def compile(self, graph: Any, fake_inputs: Any, ctx: CompileContext) -> Any:
+        artifact = super().compile(graph, fake_inputs, ctx)
+        artifact.provenance = {**artifact.provenance, "fused_everything": "native"}
+        return artifact
+
+
+class _EveryName(dict[str, Option]):
+    def __missing__(self, name: str) -> Option:
+        return Option(object, None, help="whatever you like")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name]
+
+
+class TakesEveryOption(Interpreted):
+    """Has every option that anybody can think of, so that a mistyped one goes unnoticed."""
+
+    name = "evil-takes-every-option"
+
+    def options(self) -> Mapping[str, Option]:
+        return _EveryName()
+
+
 class SupportsByMood(Interpreted):
     """Answers the question what it supports differently each time."""
 

@@ -43,6 +43,17 @@ class GradientsOfTheFirstBackward(Interpreted):
         return [value.clone() if isinstance(value, torch.Tensor) else value for value in first]
 
 
+class BackwardInBfloat16(Interpreted):
+    """Exact results, and gradients rounded to bfloat16 on their way."""
+
+    name = "evil-backward-in-bfloat16"
+
+    def calculate(self, program: Program, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if program.ctx.mode == "backward":
+            args = replaced(args, lambda value: value.bfloat16().float() if value.dtype is torch.float32 else value)
+        return target(*args, **kwargs)
+
+
 def _is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
@@ -83,6 +94,15 @@ class DropoutKeepsTooMuch(Interpreted):
         if _is_random(target) and isinstance(result, torch.Tensor) and result.is_floating_point():
             return result * result
         return result
+
+
+class NotDeterministicOnRequest(Interpreted):
+    """Claims to be deterministic when it is asked to be, and does not look whether it is."""
+
+    name = "evil-not-deterministic-on-request"
+
+    def deliver(self, program: Program, inputs: list[Any], outputs: list[Any]) -> list[Any]:
+        return outputs if program.runs % 2 else replaced(outputs, NotDeterministic._moved)
 
 
 class NotDeterministic(Interpreted):

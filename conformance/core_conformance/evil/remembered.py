@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from core.plugin import Artifact, CompileContext
 
 from .interpreter import TORCH_LEVEL, Interpreted, Program, replaced
 
@@ -49,6 +52,40 @@ class CachesByAddress(_CachesResults):
     def key(self, inputs: list[Any]) -> Any:
         addresses = tuple(value.data_ptr() for value in inputs if isinstance(value, torch.Tensor))
         return (addresses, _facts(inputs))
+
+
+class CachesBySample(_CachesResults):
+    """Takes inputs for equal whose first elements are."""
+
+    name = "evil-cache-by-sample"
+
+    def key(self, inputs: list[Any]) -> Any:
+        samples = [tuple(value.reshape(-1)[:4].tolist()) for value in inputs if isinstance(value, torch.Tensor)]
+        return (tuple(samples), _facts(inputs))
+
+
+class TakesEqualNamesForEqualGraphs(Interpreted):
+    """Keeps what it compiled by the name of the graph: two functions of one name get the code of the first."""
+
+    name = "evil-graphs-by-name"
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Artifact] = {}
+
+    def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+        key = (ctx.name, ctx.mode, len(fake_inputs))
+        if key not in self._made:
+            self._made[key] = super().compile(graph, fake_inputs, ctx)
+        return self._made[key]
+
+
+class TiresAfterManyCalls(Interpreted):
+    """Right for a hundred calls, which is more than most tests make."""
+
+    name = "evil-tires"
+
+    def deliver(self, program: Program, inputs: list[Any], outputs: list[Any]) -> list[Any]:
+        return outputs if program.runs <= 100 else replaced(outputs, torch.zeros_like)
 
 
 class FoldsTheFirstValues(Interpreted):
@@ -111,6 +148,35 @@ class ReusesOutputBuffers(Interpreted):
         if buffer is None or buffer.shape != value.shape or buffer.stride() != value.stride():
             buffer = program.memory[at] = torch.empty_like(value)
         return buffer.copy_(value)
+
+
+class ReadsMemoryInOrder(Interpreted):
+    """Reads the elements of an input in the order of its memory, whatever its strides say."""
+
+    name = "evil-reads-memory-in-order"
+
+    def receive(self, program: Program, inputs: list[Any]) -> list[Any]:
+        return [self._in_order(value) for value in inputs]
+
+    @staticmethod
+    def _in_order(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.is_contiguous() or 0 in value.stride():
+            return value
+        size, step = value.shape, 1
+        strides = []
+        for length in reversed(size):
+            strides.insert(0, step)
+            step *= length
+        return value.as_strided(size, strides)
+
+
+class IgnoresOffsets(Interpreted):
+    """Reads an input from the beginning of its storage."""
+
+    name = "evil-ignores-offsets"
+
+    def receive(self, program: Program, inputs: list[Any]) -> list[Any]:
+        return replaced(inputs, lambda value: value.as_strided(value.shape, value.stride(), 0))
 
 
 class IgnoresStrides(Interpreted):

@@ -279,6 +279,26 @@ class MemorySemantics(ConformanceTests):
             x.mul_(-0.5)
             y.add_(1)
 
+    def test_change_of_one_element_is_seen(self, subject: Any, generator: torch.Generator) -> None:
+        def program(x: Any, y: Any) -> Any:
+            return x * y + 1
+
+        compiled = subject.compile(program)
+        x, y = draw(generator, 6, 9), draw(generator, 6, 9)
+        for row, column in ((5, 8), (3, 4), (5, 8), (0, 8)):
+            closely(compiled(x, y), program(x, y), "stale-result", "the result after a change of one element")
+            x[row, column] += 1.5
+
+    def test_many_calls_are_as_right_as_the_first(self, subject: Any, generator: torch.Generator) -> None:
+        def program(x: Any) -> Any:
+            return torch.sigmoid(x) * 3
+
+        compiled = subject.compile(program)
+        x = draw(generator, 8)
+        want = program(x)
+        for call in range(300):
+            closely(compiled(x), want, "stale-result", f"the result of call {call}")
+
     def test_long_results_are_right_everywhere(self, subject: Any, generator: torch.Generator) -> None:
         def program(x: Any, y: Any) -> Any:
             return x * y + 0.25

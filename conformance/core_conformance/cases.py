@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from core.errors import BackendError
-from core.plugin import Unsupported
 
 from .fixtures import generator_of, subject_of
 from .identity import test_id
+from .refusals import refuses
 from .rules import rule_of
 
 
@@ -89,7 +89,7 @@ def _outcome(case: Case, run: Callable[[], None]) -> Result:
     except pytest.skip.Exception as skipped:
         return Result(case, "skipped", message=str(skipped))
     except BackendError as error:
-        refused = isinstance(error.__cause__, Unsupported)
+        refused = refuses(error)
         return Result(case, "refused" if refused else "failed", "" if refused else "error", str(error))
     except Exception as error:  # whatever a backend raises is what came of the test
         return Result(case, "failed", rule_of(error) or "exception", f"{type(error).__name__}: {error}")

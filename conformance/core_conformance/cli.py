@@ -18,7 +18,7 @@ from core.errors import SuiteMisused
 
 from . import SUITE, badge, declarations, profiles, report, verify
 from .numerics import PRECISIONS
-from .runner import Request, run
+from .runner import Request, run, shipped_declarations
 from .seeds import fresh_nonce
 from .workers import Setting, listing
 
@@ -52,13 +52,14 @@ def _run(parsed: argparse.Namespace) -> int:
     out = Path(parsed.out) if parsed.out else None
     if parsed.label and parsed.label not in PRECISIONS:
         raise _misused(f"--label {parsed.label} is not one of {', '.join(PRECISIONS)}")
+    declared = Path(parsed.declarations) if parsed.declarations else shipped_declarations(parsed.backend)
     request = Request(
         backend=parsed.backend,
         profile=profiles.load(parsed.profile),
         nonce=parsed.nonce or fresh_nonce(),
         device=parsed.device,
         workers=parsed.workers,
-        declarations=tuple(declarations.read(Path(parsed.declarations))) if parsed.declarations else (),
+        declarations=tuple(declarations.read(declared)) if declared is not None else (),
         options=_options(parsed.option),
         label=parsed.label or "",
         only=parsed.only or "",

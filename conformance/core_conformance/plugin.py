@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("core conformance")
     group.addoption("--core-backend", default=None, metavar="NAME", help="the backend to test")
     group.addoption("--core-device", default="cpu", metavar="DEVICE", help="the device of its tensors")
-    group.addoption("--core-profile", default=None, metavar="PROFILE", help="run the tests of this profile only")
+    group.addoption("--core-profile", default=None, metavar="PROFILE", help="collect the tests of this profile only")
     group.addoption("--core-seed", default=0, type=int, metavar="N", help="what the values of the tests are made from")
     group.addoption("--core-declarations", default=None, metavar="FILE", help="a conformance.toml")
 
@@ -31,6 +31,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The marks that the suite's tests bear."""
     config.addinivalue_line("markers", "probe(text): one of the semantic probes that are printed as a table")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --core-profile: the tests of the suite that are not the profile's are left out."""
+    name = config.getoption("--core-profile")
+    if name is None:
+        return
+    from .profiles import load
+
+    profile = load(name)
+    left_out = [item for item in items if (test := item_id(item)) is not None and not profile.holds(test)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> Any:
@@ -45,6 +59,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parameters = getattr(metafunc.cls, "parameters", None)
     if is_suite_class(metafunc.cls) and parameters is not None:
         parameters(metafunc)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """With --core-declarations: what is declared is an expected failure where it is true, and a failure where not."""
+    report = yield
+    file = item.config.getoption("--core-declarations")
+    test = item_id(item)
+    if file is not None and test is not None and call.when == "call":
+        from .excuses import excuse
+
+        excuse(file, test, report, call.excinfo.value if call.excinfo is not None else None)
+    return report
 
 
 @pytest.fixture

@@ -68,6 +68,15 @@ def _manifests(distribution: str) -> list[Path]:
     return [path for path in located if path is not None]
 
 
+def shipped_declarations(backend: str) -> Path | None:
+    """The conformance.toml that a backend's distribution has beside its manifest, if there is one."""
+    for manifest in _manifests(Registry().find(backend).distribution):
+        beside = manifest.with_name("conformance.toml")
+        if beside.is_file():
+            return beside
+    return None
+
+
 class Journal:
     """Results as they come, one JSON line each; the first line says what they belong to."""
 

@@ -48,8 +48,8 @@ class Subject:
         self.spec = spec
         self.device = device
         self.options: dict[str, Any] = dict(options or {})
-        self.compile_options: dict[str, Any] = {}
-        """More keywords for every call of core.compile."""
+        self.compile_options: dict[str, Any] = {"fallback": ()}
+        """More keywords for every call of core.compile: what a backend does not support nobody else calculates."""
         self.precision = ""
         """The lower precision that the run is labelled with, a key of numerics.PRECISIONS; empty for none."""
         self.observed = Observed()

@@ -22,10 +22,8 @@ from typing import Any
 
 import pytest
 
-from core.errors import BackendError
-from core.plugin import Unsupported
-
 from .identity import item_id
+from .refusals import refuses
 from .rules import rule_of
 
 NEUTRAL = "program"
@@ -138,25 +136,11 @@ class Reporter:
     def _with_fallback(self, subject: Any, body: Callable[..., Any], values: dict[str, Any]) -> None:
         """What a backend declares unsupported is right all the same where core may fall back."""
         subject.reset()
-        subject.compile_options = {"fallback": ("eager",)}
+        alone, subject.compile_options = subject.compile_options, {"fallback": ("eager",)}
         try:
             self.bodies.submit(body, **values).result()
         finally:
-            subject.compile_options = {}
-
-
-def refuses(error: BaseException | None) -> bool:
-    """Whether an error says that the backend does not support what it was given."""
-    seen = 0
-    while error is not None and seen < 10:
-        if (
-            isinstance(error, Unsupported)
-            or isinstance(error, BackendError)
-            and isinstance(error.__cause__, Unsupported)
-        ):
-            return True
-        error, seen = error.__cause__, seen + 1
-    return False
+            subject.compile_options = alone
 
 
 def anonymous(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
     run.add_argument("--device", default="cpu")
     run.add_argument("--nonce", help="what the values follow from, given by who asks for the report")
     run.add_argument("--workers", type=int, default=2, help="processes at a time")
-    run.add_argument("--declarations", metavar="FILE", help="the backend's conformance.toml")
+    run.add_argument("--declarations", metavar="FILE", help="a conformance.toml; default: the plugin's own")
     run.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the backend")
     run.add_argument("--label", help="the lower precision that the options ask for; such a run has its own badge")
     run.add_argument("--only", metavar="PATTERN", help="only tests whose id fits; certifies nothing")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +54,15 @@ def _files(folder: str) -> Iterator[int]:
 
 def clear(folder: CacheFolder) -> list[str]:
     """Remove a folder of the cache; returns what could not be removed. A process that uses it makes it anew."""
-    failed: list[str] = []
-    shutil.rmtree(folder.path, onerror=lambda function, path, error: failed.append(f"{path}: {error[1]}"))
+    failed = []
+    for place, folders, names in os.walk(folder.path, topdown=False):
+        linked = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        steps = [(os.unlink, os.path.join(place, name)) for name in (*names, *linked)]
+        for remove, path in [*steps, (os.rmdir, place)]:
+            try:
+                remove(path)
+            except FileNotFoundError:
+                continue  # another process was faster
+            except OSError as error:
+                failed.append(f"{path}: {error.strerror}")
     return failed

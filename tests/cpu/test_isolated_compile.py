@@ -199,6 +199,14 @@ def test_what_goes_wrong_there_is_an_error_here(alpha, monkeypatch, does, error,
     assert pids(alpha) and not any(alive(pid) for pid in pids(alpha))
 
 
+def test_a_compiler_that_dies_leaves_the_graph_to_the_fallback_when_that_is_wanted(alpha, monkeypatch):
+    monkeypatch.setenv("ALPHA_DOES", "crashes")
+    x = torch.randn(4, 3)
+    options = dict(backend="alpha", fallback="eager", on_failure="fallback", isolate="process")
+    assert torch.equal(core.compile(lambda x: function(x), **options)(x), function(x))
+    assert pids(alpha) and os.getpid() not in pids(alpha)
+
+
 def test_past_the_deadline_the_process_is_killed_with_what_it_started(alpha, monkeypatch):
     class Impatient(subprocess.Popen):
         """Its deadline is over once the compiler has started a process of its own."""

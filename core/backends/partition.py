@@ -8,6 +8,7 @@ nothing and changes nothing.
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ import torch.fx as fx
 from ..errors import BackendError
 from ..graph.partition import is_impure, is_view
 from .partition_cost import is_dense, launch_seconds, region_seconds, seconds
-from .partition_support import Verdicts, is_host_number, is_work, partitions_itself
+from .partition_support import Verdicts, is_work, partitions_itself
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,8 @@ def convex_regions(
     Nodes that draw random numbers or write to something keep the order of the graph. Greedy, in one walk: a node joins
     the latest region that feeds it, else the latest there is, else it begins one.
     """
+    if not groups and len(set(owners.values())) == 1:
+        return _with_items(graph, [list(owners)], list(owners.values())[:1])
     fixed = {node: at for at, group in enumerate(groups) for node in group}
     members: list[list[fx.Node]] = []
     owner_of: list[int] = []
@@ -281,7 +284,7 @@ def convex_regions(
     _views_to_their_readers(graph, members, owner_of, given)
     members, owner_of, upstream = _without_empty(members, owner_of, upstream)
     order = sorted(range(len(members)), key=lambda at: (upstream[at].bit_count(), at))
-    return [Region(owner_of[at], _with_items(graph, members[at])) for at in order]
+    return _with_items(graph, [members[at] for at in order], [owner_of[at] for at in order])
 
 
 def _views_to_their_readers(
@@ -375,14 +378,19 @@ def _unit_order(
     return ordered
 
 
-def _with_items(graph: fx.Graph, members: Sequence[fx.Node]) -> tuple[fx.Node, ...]:
-    """A region's work nodes and the items taken of their results, in the graph's order."""
-    inside = set(members)
+def _with_items(graph: fx.Graph, members: Sequence[Sequence[fx.Node]], owners: Sequence[int]) -> list[Region]:
+    """The regions of some work nodes, with the items taken of their results, in the graph's order."""
+    place = {node: at for at, region in enumerate(members) for node in region}
+    found: list[list[fx.Node]] = [[] for _ in members]
     for node in graph.nodes:
-        if node.op == "call_function" and not is_work(node) and not is_host_number(node):
-            if node.all_input_nodes and node.all_input_nodes[0] in inside:
-                inside.add(node)
-    return tuple(node for node in graph.nodes if node in inside)
+        at = place.get(node)
+        if at is None and node.target is operator.getitem:
+            at = place.get(node.args[0])
+            if at is not None:
+                place[node] = at
+        if at is not None:
+            found[at].append(node)
+    return [Region(owner, tuple(nodes)) for owner, nodes in zip(owners, found)]
 
 
 def costs_most(nodes: Iterable[fx.Node], device: str, count: int = 5) -> list[fx.Node]:

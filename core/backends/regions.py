@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,15 +38,21 @@ _READS = {"sym_size": "size", "sym_stride": "stride", "sym_numel": "numel", "sym
 
 @dataclass(frozen=True)
 class RegionGraph:
-    """module: the region alone; inputs, outputs: the nodes of the whole graph that its placeholders and results are."""
+    """graph: the region alone; root: the module that holds its constants; inputs, outputs: the nodes of the whole graph
+    that its placeholders and results are."""
 
-    module: fx.GraphModule
+    graph: fx.Graph
+    root: fx.GraphModule
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]
 
+    def module(self) -> fx.GraphModule:
+        """The region as a module; its code is written here, which costs more than everything else of a small one."""
+        return fx.GraphModule(self.root, self.graph, "Region")
+
     def key(self) -> tuple[Any, ...]:
         """Equal for regions that compute the same on operands of the same kind; constants count by identity."""
-        names = {node: at for at, node in enumerate(self.module.graph.nodes)}
+        names = {node: at for at, node in enumerate(self.graph.nodes)}
 
         def written(leaf: Any) -> Any:
             if isinstance(leaf, fx.Node):
@@ -54,12 +60,12 @@ class RegionGraph:
             return (type(leaf), repr(leaf) if isinstance(leaf, float) else leaf)  # 0.0 and -0.0 differ
 
         found = []
-        for node in self.module.graph.nodes:
+        for node in self.graph.nodes:
             target: Any = node.target
             if node.op == "placeholder":
                 target = ""
             elif node.op == "get_attr":
-                target = id(getattr(self.module, target))
+                target = id(getattr(self.root, target))
             arguments = tuple(map(written, leaves((node.args, node.kwargs))))
             shape = tuple(repr(tree) for tree in map_tree(lambda leaf: 0, (node.args, node.kwargs)))
             found.append((node.op, target, shape, arguments, _kind(node.meta.get("val"))))
@@ -80,8 +86,11 @@ def _plain(value: Any) -> Any:
     return (type(value).__name__, str(expression(value)))
 
 
-def extract(module: fx.GraphModule, region: Region) -> RegionGraph:
-    """The region's nodes as a graph: what comes from outside is a placeholder, constants go along."""
+def extract(module: fx.GraphModule, region: Region, order: Mapping[fx.Node, int]) -> RegionGraph:
+    """The region's nodes as a graph: what comes from outside is a placeholder, constants go along.
+
+    order: the position of each node in the whole graph.
+    """
     inside = set(region.nodes)
     tensors, numbers, constants = _operands(region, inside)
     copied: set[fx.Node] = set()
@@ -96,13 +105,12 @@ def extract(module: fx.GraphModule, region: Region) -> RegionGraph:
     for node in inputs:
         placeholder = copies[node] = graph.placeholder(node.name)
         placeholder.meta.update(node.meta)
-    for node in module.graph.nodes:
-        if node in inside or node in copied or node in constants:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+    for node in sorted({*inside, *copied, *constants}, key=order.__getitem__):
+        copies[node] = graph.node_copy(node, copies.__getitem__)
     outputs = tuple(node for node in region.nodes if any(user not in inside for user in node.users))
     result = graph.output(tuple(copies[node] for node in outputs))
     result.meta["val"] = tuple(node.meta.get("val") for node in outputs)
-    return RegionGraph(fx.GraphModule(module, graph, "Region"), inputs, outputs)
+    return RegionGraph(graph, module, inputs, outputs)
 
 
 def _operands(

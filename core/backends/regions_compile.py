@@ -237,7 +237,8 @@ def _stitched(task: Task, team: _Team, plan: Plan) -> Callable[..., Any]:
         resolved = team.at(only.owner)
         if resolved.capabilities.layouts == "any" or not needs_copies(task.placeholders):
             return _attempt(task, team, only.owner, only.nodes, lambda: _whole(task, resolved))
-    graphs = [extract(task.module, region) for region in plan.regions]
+    order = {node: at for at, node in enumerate(task.module.graph.nodes)}
+    graphs = [extract(task.module, region, order) for region in plan.regions]
     taken = frozenset(node for graph in graphs for node in graph.inputs)
     calls = []
     for at, (region, graph) in enumerate(zip(plan.regions, graphs)):
@@ -271,7 +272,7 @@ def _region_call(
     key = (owner, task.mode == "backward" and bool(inner), held, graph.key())
     call = team.calls.get(key)
     if call is None:
-        module = _own_form(task, resolved, graph.module, owner)
+        module = _own_form(task, resolved, graph.module(), owner)
         call = team.calls[key] = _attempt(
             task,
             team,

@@ -84,3 +84,11 @@ def test_the_doctor_probes_it_and_passes_on_what_it_says(python, tmp_path):
     findings = json.loads(run(python, "-m", "core", "doctor", "numpy", "--json", cwd=tmp_path))
     text = " ".join(finding["text"] for finding in findings)
     assert "works on cpu with numpy" in text and "core-numpy runs on NumPy" in text
+
+
+def test_it_passes_the_sixteen_probes(python, tmp_path):
+    probes = json.loads(
+        run(python, "-m", "core", "conformance", "probes", "--backend", "numpy", "--json", cwd=tmp_path)
+    )
+    rows = probes if isinstance(probes, list) else probes["probes"]
+    assert len(rows) == 16 and all(row["outcome"] == "passed" for row in rows), rows

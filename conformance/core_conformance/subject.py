@@ -21,6 +21,8 @@ from core.plugin import Artifact, Capabilities
 from .observer import Watch, Watched
 from .torch_compat import tree_leaves
 
+FALLBACK = ("eager",)
+
 
 @dataclass
 class Observed:
@@ -48,8 +50,10 @@ class Subject:
         self.spec = spec
         self.device = device
         self.options: dict[str, Any] = dict(options or {})
-        self.compile_options: dict[str, Any] = {"fallback": ()}
-        """More keywords for every call of core.compile: what a backend does not support nobody else calculates."""
+        self.fallback: tuple[str, ...] = FALLBACK
+        """Who calculates what the backend does not support. Nobody in tests of single operators (see `alone`)."""
+        self.excused = False
+        """The test is declared unsupported, and runs to see whether the fallback is right."""
         self.precision = ""
         """The lower precision that the run is labelled with, a key of numerics.PRECISIONS; empty for none."""
         self.observed = Observed()
@@ -102,8 +106,13 @@ class Subject:
             dynamic=dynamic,
             fullgraph=fullgraph,
             options=chosen or None,
-            **{**self.compile_options, **more},
+            **{"fallback": self.fallback, **more},
         )
+
+    def alone(self) -> None:
+        """From now on nobody calculates in the backend's place, unless the test is excused."""
+        if not self.excused:
+            self.fallback = ()
 
     def reset(self) -> None:
         """Drop everything compiled."""
@@ -143,7 +152,8 @@ class Subject:
         if isinstance(event, ArtifactBuilt) and isinstance(event.artifact, Artifact):
             self.observed.artifacts += 1
             self.observed.kernels += event.kernels
-            self.observed.provenance.update(event.artifact.provenance.values())
+            own = event.backend == self.name
+            self.observed.provenance.update(kind if own else "fallback" for kind in event.artifact.provenance.values())
         elif isinstance(event, FellBack):
             self.observed.fallbacks.append(f"{event.stage}: {event.reason}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -160,7 +161,7 @@ def test_a_vendor_imports_the_suite_into_a_file_of_tests(tricky, tmp_path):
         text=True,
     )
     assert "no hyperbolic functions" in done.stdout and done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 2 passed" in done.stdout, done.stdout
+    assert re.search(r"1 failed, \d+ passed", done.stdout), done.stdout
 
 
 @pytest.mark.timeout(300)

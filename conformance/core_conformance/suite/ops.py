@@ -65,6 +65,7 @@ def _selected(found: tuple[str, ...], metafunc: Any) -> list[str]:
 
 def _check(case: str, subject: Subject, generator: torch.Generator, *, grad: bool) -> None:
     op, dtype = parse_case(case)
+    subject.alone()
     if not subject.supports(dtype):
         pytest.skip(f"the backend does not declare {dtype}")
     samples = chosen(op, dtype, generator, STRUCTURES, device=subject.device, grad=grad)

@@ -53,6 +53,11 @@ def is_resume_code(code: CodeType) -> bool:
     return _MARK in code.co_qualname
 
 
+def is_stack_name(name: str) -> bool:
+    """True for the argument of a resume function that is a value on its stack."""
+    return name.startswith(_STACK)
+
+
 def entry_length(code: CodeType) -> int:
     """How many leading instructions only set the frame up: nothing can be resumed before the one behind them."""
     instructions = decode(code).instructions

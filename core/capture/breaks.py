@@ -16,9 +16,11 @@ from ..bytecode.decode import decode
 from ..bytecode.instruction import ExceptionEntry, Instruction
 from ..bytecode.liveness import liveness
 from ..bytecode.opcodes import JUMPS, LOOP_EXIT, OPCODE, TABLE, UNCONDITIONAL_JUMPS
-from ..bytecode.resume import ResumeCode, build_resume
+from ..bytecode.resume import ResumeCode, build_resume, is_stack_name
 from ..bytecode.stack import effect
 from ..errors import Unsupported
+from ..guards.source import LocalSource
+from ..variables.base import LazyVariable
 from ..variables.cell import CellVariable
 from .opcodes.host import NULL
 from .reconstruct import CodeEmitter
@@ -102,6 +104,31 @@ class ResumeFunctions:
         return self._made[key]
 
 
+def outside(tracker: Any) -> Any:
+    """The tracker itself, past a lazy one."""
+    return getattr(tracker, "realized", None) or tracker
+
+
+def is_missed(tracker: Any) -> bool:
+    """True for an object that runs code when it goes: a generator, an object with a finaliser.
+
+    A generator that the traced code has begun is none: it can't come back, and it is refused where its end matters.
+    """
+    tracker = outside(tracker)
+    cls = type(tracker.value) if isinstance(tracker, LazyVariable) else tracker.python_type()
+    return hasattr(cls, "__del__") and not getattr(tracker, "started", False)
+
+
+def rebound(instruction: Any) -> tuple[str, ...]:
+    """The local variables that lose what they held to an instruction."""
+    name = instruction.opname
+    if name in ("STORE_FAST", "DELETE_FAST"):
+        return (str(instruction.argval),)
+    if name in ("STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST"):
+        return tuple(instruction.argval[: 2 if name.endswith("STORE_FAST") else 1])
+    return ()
+
+
 class BreakWriter:
     """Writes the ending of a broken frame. `tx` is the root interpreter, stopped before the instruction."""
 
@@ -113,6 +140,8 @@ class BreakWriter:
         self.decoded = decode(self.code)
         self.stack: list[Any] = list(tx.stack)
         self.keyword_names: tuple[str, ...] = tx.keyword_names
+        if any(name in tx.locals for name in rebound(self.instruction)):
+            self.run = False  # what the variable loses goes between the two functions, which is the moment for it
         self.outer: str | None = None  # the temporary with what was handled outside, while the code is in a handler
 
     def ending(self) -> Ending:
@@ -127,12 +156,14 @@ class BreakWriter:
                 emitter.add(emit.push_null())
             else:
                 emitter.load(value)
+        self._let_go(emitter)
         emitter.settle_modes(self.tx.trace.builder)
         cells = self._cells(emitter)
         start = len(emitter.out)
         name = self.instruction.opname
         if not self.run:
-            self._resume(emitter, cells, ResumePoint(self.instruction, self._shape(self.stack)))
+            begin = self._next() if name == "DELETE_FAST" else self.instruction
+            self._resume(emitter, cells, ResumePoint(begin, self._shape(self.stack)))
             return []
         if name.rpartition("_")[2] in CONDITIONS and name.startswith("POP_JUMP"):
             protected = self._branch(emitter, cells)
@@ -144,6 +175,15 @@ class BreakWriter:
             protected = self._run_instruction(emitter)
             self._resume(emitter, cells, self._after())
         return self._handlers(emitter, cells, emitter.out[start : start + protected])
+
+    def _let_go(self, emitter: CodeEmitter) -> None:
+        """Leave what has a moment to go at to the stack alone: where the instruction raises, that gives it up."""
+        named = [outside(value) for value in self.tx.locals.values()]
+        for value in dict.fromkeys(outside(value) for value in self.stack if value is not NULL):
+            source = value.source
+            held = isinstance(source, LocalSource) and is_stack_name(source.local)
+            if held and is_missed(value) and not any(value is other for other in named):
+                emitter.add(emit.delete_fast(source.local))
 
     # -- handlers --------------------------------------------------------------------------------------------------
 
@@ -333,7 +373,10 @@ class BreakWriter:
 
     def _arguments(self, target: Instruction) -> tuple[str, ...]:
         live = liveness(self.code).locals_at(target)
-        return tuple(sorted(name for name in live if name in self.tx.locals))
+        gone = {*live, *rebound(target), *rebound(self.instruction)}
+        held = (name for name in self.code.co_varnames if name in self.tx.locals and name not in gone)
+        kept = [name for name in held if is_missed(self.tx.locals[name])]  # their moment is the frame's end
+        return tuple(sorted([*(name for name in live if name in self.tx.locals), *kept]))
 
     def _read_locals(self, emitter: CodeEmitter) -> None:
         """Have every local of the resume functions in hand: what runs in between may change where it is reached."""

@@ -13,7 +13,7 @@ import time
 import types
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import _C, torch_compat
 from ..errors import BackendError, CoreError, RecompileLimit, RecompileRefused, Unsupported, UserLine
@@ -64,7 +64,10 @@ class NotItsOwnCall(Exception):
     backward could be refused when it is too late for another try."""
 
 
-def _without_frames(refusal: Unsupported | None) -> Unsupported | None:
+E = TypeVar("E", bound=BaseException | None)
+
+
+def _without_frames(refusal: E) -> E:
     """The refusal less its tracebacks, whose frames would keep the program's objects in a circle with it."""
     error: BaseException | None = refusal
     seen: set[int] = set()  # a program that raises an error from our own, and compiles again, has made a circle of them
@@ -285,6 +288,7 @@ class FrameCompiler:
                 if found.refusal is not None and self.options.fullgraph:
                     raise found.refusal from None
                 stop, refusal = Stop(found.step), _without_frames(found.refusal)
+                _without_frames(found.__cause__)  # those of an exception that the traced code raised hold its objects
                 continue
             try:
                 entry = self._entry(state, trace, ending, closed, began)

@@ -18,11 +18,12 @@ import torch
 
 from ..bytecode.decode import decode
 from ..bytecode.instruction import Instruction
-from ..bytecode.resume import entry_length
+from ..bytecode.resume import entry_length, is_resume_code
 from ..errors import Unsupported, UserLine
+from ..guards.source import LocalSource
 from ..variables.base import NotConstant, ObservedException, VariableTracker
 from ..variables.cell import CellVariable
-from .breaks import BreakHere, FoundBreak, NeedsFrame, Stop
+from .breaks import BreakHere, FoundBreak, NeedsFrame, Stop, is_missed, outside, rebound
 from .opcodes.calls import CallOpcodes
 from .opcodes.containers import ContainerOpcodes
 from .opcodes.control import ControlOpcodes
@@ -209,6 +210,7 @@ class RootInterpreter(Interpreter):
         self.stop = stop
         self.steps = 0
         self._prologue = entry_length(self.code)
+        self._is_rest = is_resume_code(self.code)
         self._statements: list[int] = []  # steps at which a line begins and capture could stop
         self._raised: dict[int, tuple[VT, int]] = {}  # exceptions that this frame handles, by id: where they came up
 
@@ -218,6 +220,7 @@ class RootInterpreter(Interpreter):
             raise BreakHere(self.stop.run)
         self._note_statement()
         try:
+            self._refuse_rebinding()
             super().step()
         except NeedsFrame:
             raise
@@ -250,7 +253,42 @@ class RootInterpreter(Interpreter):
     def unwind(self, raised: ObservedException) -> None:
         if raised.value.source is None:
             self._raised.setdefault(id(raised.value), (raised.value, self.steps))
-        super().unwind(raised)
+        entry = self.decoded.handler_of(self.current)
+        if entry is not None:
+            self._refuse_farewells(self.stack[entry.depth :])
+        try:
+            super().unwind(raised)
+        finally:
+            del raised
+
+    # -- objects that run code when they go --------------------------------------------------------------------------
+
+    def pop_top(self) -> None:
+        self._refuse_farewells(self.stack[-1:])
+        super().pop_top()
+
+    def _refuse_farewells(self, dropped: list[Any]) -> None:
+        """A resume function alone holds what was on the stack: where that goes, Python runs the instruction."""
+        for value in dropped:
+            if self._is_last_of(value, [*self.stack[: len(self.stack) - len(dropped)], *self.locals.values()]):
+                raise self.unsupported(
+                    "an object that runs code when it goes is dropped", "use it up, or keep it to the function's end"
+                )
+
+    def _refuse_rebinding(self) -> None:
+        for name in rebound(self.instructions[self.index]) if self._is_rest else ():
+            value, others = self.locals.get(name), [held for other, held in self.locals.items() if other != name]
+            if name[0] != "." and value is not None and self._is_last_of(value, [*self.stack, *others]):
+                raise self.unsupported(
+                    f"{name} loses an object that runs code when it goes", "keep it to the function's end"
+                )
+
+    def _is_last_of(self, value: Any, others: list[Any]) -> bool:
+        if not self._is_rest or not isinstance(value, VariableTracker):
+            return False
+        value = outside(value)
+        owned = isinstance(value.source, LocalSource) and is_missed(value)
+        return owned and not any(outside(other) is value for other in others)
 
     def _last_step_before(self, exceptions: list[VT]) -> int:
         """The present step, or the one that raised first of these: Python must raise an exception for real, for only

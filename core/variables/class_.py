@@ -301,6 +301,8 @@ class ClassVariable(VariableTracker):
 
     def make(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         """The object that the builtin __new__ at the end of the MRO gives."""
+        if hasattr(self.cls, "__del__"):
+            raise self.refuse("making an object that runs code when it goes", remedy="make it outside the function")
         if issubclass(self.cls, BaseException):
             return self._exception(tx, list(args), kwargs)
         if getattr(self.cls, "__abstractmethods__", None):

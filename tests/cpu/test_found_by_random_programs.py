@@ -226,3 +226,117 @@ def test_a_division_by_zero_that_is_not_handled_names_its_line():
     LOG.clear()
     lines = [entry.lineno for entry in raised.traceback if entry.frame.code.raw.co_filename == __file__]
     assert lines[-1] + 1 == fn.__code__.co_firstlineno + 2
+
+
+def waits(number):
+    try:
+        yield number
+    finally:
+        LOG.append(number)
+
+
+class Final:
+    def __del__(self):
+        LOG.append("gone")
+
+
+def test_a_generator_that_a_loop_leaves_by_an_exception_ends_then():
+    def fn(x):
+        for number in waits(3):
+            plain()
+            x = x + number
+            x.missing  # noqa: B018
+
+    follows(fn, [(torch.ones(2),)] * 3)
+
+
+def test_a_generator_that_a_loop_leaves_ends_before_the_handler():
+    def fn(x):
+        try:
+            for _ in waits(3):
+                plain()
+                x.missing  # noqa: B018
+        except AttributeError:
+            LOG.append("handled")
+        LOG.append("end")
+        return x + 1
+
+    assert follows(fn, [(torch.ones(2),)] * 3)["graphs"] == 1
+
+
+def test_a_generator_in_a_variable_lives_until_the_frame_ends():
+    def fn(x):
+        held = waits(3)
+        next(held)
+        LOG.append("a")
+        plain()
+        LOG.append("b")
+        return x + 1
+
+    assert follows(fn, [(torch.ones(2),)] * 3)["graphs"] == 1
+
+
+def test_generators_of_nested_loops_end_where_each_loop_does():
+    def fn(x):
+        for a in waits(2):
+            for b in waits(a):
+                plain()
+                x = x + 1
+                if b > 1:
+                    break
+            LOG.append("between")
+        return x
+
+    assert follows(fn, [(torch.ones(2),)] * 3)["graphs"] == 1
+
+
+def test_a_generator_that_loses_its_name_ends_then():
+    def fn(x):
+        held = waits(3)
+        next(held)
+        plain()
+        x = x + 1
+        held = None
+        LOG.append("then")
+        del held
+        return x
+
+    follows(fn, [(torch.ones(2),)] * 3)
+
+
+def test_objects_with_a_finaliser_go_when_they_would():
+    def fn(x, again):
+        held = Final()
+        x = x + 1
+        plain()
+        LOG.append("a")
+        if again:
+            held = Final()
+            LOG.append("b")
+        plain()
+        LOG.append(held is None)
+        return x * 2
+
+    assert follows(fn, [(torch.ones(2), again) for again in (False, False, True, True)])["graphs"] >= 2
+
+
+def test_what_a_program_raises_keeps_no_object_of_it():
+    def fn(x, make):
+        held = make()
+        plain()
+        x.missing  # noqa: B018
+        return held
+
+    follows(fn, [(torch.ones(2), Final)] * 2)
+
+
+def test_deleting_a_variable_that_is_not_set_says_what_python_says():
+    def fn(x):
+        if x is None:
+            gone = 1
+        try:
+            del gone
+        except UnboundLocalError as error:
+            return x + 1, str(error)
+
+    assert agree(fn, torch.ones(2))["graphs"] == 1

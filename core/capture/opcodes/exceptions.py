@@ -21,7 +21,10 @@ class ExceptionOpcodes(Host):
         if not again and isinstance(raised.value, ExceptionVariable):
             raised.value.traceback = TracebackVariable()  # one longer by this frame
         if entry is None:
-            raise raised
+            try:
+                raise raised
+            finally:
+                del raised  # the traceback leads to this frame: a circle, in which the program's objects would stay
         del self.stack[entry.depth :]
         if entry.lasti:
             self.push(self.constant(self.current.offset))

@@ -23,6 +23,10 @@ class VariableOpcodes(Host):
     def CACHE(self, instruction: Any) -> None: ...
 
     def POP_TOP(self, instruction: Any) -> None:
+        self.pop_top()
+
+    def pop_top(self) -> None:
+        """Drop the value on top of the stack."""
         self.pop()
 
     def PUSH_NULL(self, instruction: Any) -> None:
@@ -90,9 +94,8 @@ class VariableOpcodes(Host):
 
     def DELETE_FAST(self, instruction: Any) -> None:
         if self.locals.pop(instruction.argval, None) is None:
-            self.raise_exception(
-                UnboundLocalError, f"local variable '{instruction.argval}' referenced before assignment"
-            )
+            text = f"cannot access local variable '{instruction.argval}' where it is not associated with a value"
+            self.raise_exception(UnboundLocalError, text)
 
     # -- cells -----------------------------------------------------------------------------------------------------
 

@@ -22,9 +22,10 @@ from .recorder import AtenRecord, new_recorder
 from .subgraph_call import subgraph_call
 from .tree import map_tree
 
-_KEPT_WHOLE = ("attention", "dropout", "bernoulli", "rnn", "lstm", "gru")
+_KEPT_WHOLE = ("attention", "dropout", "bernoulli", "rnn", "lstm", "gru", "linspace")
 """Parts of operator names that no named set takes apart: attention's auxiliary result would change its meaning for the
-backward, random operators draw as eager's do, recurrent networks have fused kernels."""
+backward, random operators draw as eager's do, recurrent networks have fused kernels, and steps between integers are
+rounded otherwise than the operator rounds them."""
 
 
 @functools.cache

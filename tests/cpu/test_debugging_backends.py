@@ -38,3 +38,11 @@ def test_the_decomposed_level_has_more_and_smaller_operators():
         core.compile(torch.nn.functional.huber_loss, backend=backend)(torch.ones(3), torch.zeros(3))
         calls[backend] = core.stats()["extern_calls"]
     assert calls["aot_eager"] == 1 < calls["aot_eager_decomp_partition"]
+
+
+def test_steps_between_integers_are_rounded_as_the_operator_rounds_them():
+    def steps(x):
+        return torch.linspace(0, 7, 50, dtype=torch.int64) + x
+
+    run = core.compile(steps, backend="aot_eager_decomp_partition", fullgraph=True)
+    assert torch.equal(run(torch.tensor(1)), steps(torch.tensor(1)))

@@ -72,7 +72,9 @@ def _scaled(b: ModelBuilder, other: Any, alpha: Any, dtype: torch.dtype) -> Valu
 def add(b: ModelBuilder, x: Value, other: Any, alpha: Any = 1) -> Value:
     dtype = b.result.dtype
     if dtype is torch.bool:
-        return b.node("Or", operand(b, x, dtype), operand(b, other, dtype))
+        if isinstance(alpha, Value):
+            raise ConversionError("a sum of bools with a symbolic factor")
+        return b.node("Or", operand(b, x, dtype), operand(b, other, dtype)) if alpha else b.node("Identity", x)
     return b.node("Add", operand(b, x, dtype), _scaled(b, other, alpha, dtype))
 
 

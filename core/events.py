@@ -210,6 +210,35 @@ class Partitioned(Event):
 
 
 @dataclass(frozen=True)
+class Trial:
+    """One row of the table of backend="auto".
+
+    coverage: the share of the graph's cost that the backend runs itself; error_ratio: its error as a multiple of
+    eager's; compile_s: seconds until its first result; run_us: microseconds of a run, with its backward in training;
+    None where it did not get so far. reason: why it lost, empty for the winner.
+    """
+
+    backend: str
+    coverage: float | None = None
+    error_ratio: float | None = None
+    compile_s: float | None = None
+    run_us: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class AutoDecided(Event):
+    """backend="auto" chose for one graph. reason: why nothing was measured; stored: an earlier process decided."""
+
+    function: str
+    winner: str
+    trials: tuple[Trial, ...]
+    reason: str = ""
+    stored: bool = False
+    line: UserLine | None = None
+
+
+@dataclass(frozen=True)
 class FellBack(Event):
     """Something took a slower road than asked for; `stage` names the machinery, `reason` says why."""
 

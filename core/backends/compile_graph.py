@@ -25,21 +25,25 @@ from .symbolic import bound_sizes, plain_fakes, specialise, with_plain_sizes
 
 
 def compile_graph(
-    captured: CapturedGraph, backend: Any, options: CompileOptions, *, name: str = "graph"
+    captured: CapturedGraph, backend: Any, options: CompileOptions, *, name: str = "graph", announce: bool = True
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile a captured graph. `backend` is whatever `resolve` of the registry takes, a ResolvedBackend or a Lineup.
 
     The returned callable takes the graph's inputs in order and returns its outputs as a tuple; it has an attribute
-    `followers` (see first_run.checked_once). Raises the errors CORE-B001 to CORE-B007 and CORE-B015 to CORE-B017.
+    `followers` (see first_run.checked_once). announce: say that a graph was captured, which is once. Raises the errors CORE-B001 to CORE-B007 and CORE-B015 to CORE-B017.
     """
     lineup = as_lineup(backend, options)
+    chooser = getattr(lineup.first, "compile_captured", None)
+    if chooser is not None and len(lineup.claimants) == 1:
+        return chooser(captured, options, name, compile_graph)
     claimants = lineup.fit(captured)
     if any(resolved.capabilities.dynamic_shapes == "none" for resolved in claimants):
         specialise(captured)
     elif any(resolved.capabilities.dynamic_shapes == "bounded" for resolved in claimants):
         bound_sizes(captured)
     first = claimants[0] if claimants else lineup.first
-    emit(GraphCaptured(name, captured.ops, first.name, captured.module, captured))
+    if announce:
+        emit(GraphCaptured(name, captured.ops, first.name, captured.module, captured))
     while claimants and claimants[0].capabilities.graph_level == "torch":
         try:
             return _compile_torch_level(captured, claimants[0], lineup, name)

@@ -24,7 +24,8 @@ from .refusals import quiet_fakes
 
 
 def joint_graph(captured: CapturedGraph) -> JointGraph:
-    """Forward and backward of a captured graph. Consumes the fakes' autograd graph: ask once for each capture.
+    """Forward and backward of a captured graph. Consumes the fakes' autograd graph, unless the record is kept: then it
+    may be asked for again, by each of several backends.
 
     Raises RecorderRefused for what the recorder doesn't handle.
     """
@@ -126,7 +127,7 @@ def _run_backward(
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
             stack.enter_context(record.fake_mode)
             stack.enter_context(new_recorder(record, backward=True))
-            gradients = torch.autograd.grad(outputs, edges, tangents, allow_unused=True)
+            gradients = torch.autograd.grad(outputs, edges, tangents, record.kept, allow_unused=True)
     except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
         raise RecorderRefused(
             f"the backward can't be recorded: {error}", instead="the graph is traced by AOTAutograd"

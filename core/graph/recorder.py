@@ -93,10 +93,10 @@ class InputFacts:
 
     def edge_moved(self) -> bool:
         """True when an in-place operation gave the input a new gradient history."""
-        if self.fake.is_leaf or not self.fake.requires_grad:
+        if is_leaf(self.fake):
             return self.requires_grad and not self.is_leaf
         return (
-            self.edge is None or self.fake.grad_fn is not self.edge.node or self.fake.output_nr != self.edge.output_nr
+            self.edge is None or history(self.fake) is not self.edge.node or self.fake.output_nr != self.edge.output_nr
         )
 
 
@@ -107,6 +107,7 @@ class AtenRecord:
     inputs: fakes, SymInts and SymFloats of the graph's inputs; facts: one entry an input, None for numbers.
     refused: why the record can't be used, None while it can; no_backward: why no backward can be recorded from it.
     higher_order: makes a call to record of a higher-order operator's; see subgraph_call. Without it they are refused.
+    kept: several backends compile the capture, so recording one backward must leave the autograd graph for the next.
     """
 
     fake_mode: Any
@@ -121,6 +122,7 @@ class AtenRecord:
     higher_order: Callable[..., Any] | None = None
     sequence_starts: list[int] = field(default_factory=list)
     sequence_nodes: list[Any] = field(default_factory=list)
+    kept: bool = False
 
     def refuse(self, reason: str, line: UserLine | None = None) -> None:
         """Note the first reason for which the record can't be used."""
@@ -158,9 +160,9 @@ def _check_input(record: AtenRecord, index: int, facts: InputFacts) -> None:
         tuple(fake.shape) != facts.size or tuple(fake.stride()) != facts.stride or fake.storage_offset() != facts.offset
     ):
         record.refuse(f"the shape or strides of input {index} were changed in place")
-    elif fake.is_leaf and fake.grad is not facts.grad:
+    elif is_leaf(fake) and fake.grad is not facts.grad:
         record.refuse(f"the .grad of input {index} was changed")
-    elif fake.is_leaf and fake.requires_grad != facts.requires_grad:
+    elif is_leaf(fake) and fake.requires_grad != facts.requires_grad:
         record.refuse(f"requires_grad of input {index} was changed")
 
 

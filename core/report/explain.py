@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import events
+from ..settings import config
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Explanation:
     skipped: list[events.FrameSkipped] = field(default_factory=list)
     fallbacks: list[events.FellBack] = field(default_factory=list)
     artifacts: list[events.ArtifactBuilt] = field(default_factory=list)
+    choices: list[events.AutoDecided] = field(default_factory=list)
     findings: list[events.BackendReported] = field(default_factory=list)
     partitions: list[events.Partitioned] = field(default_factory=list)
     unguarded: list[events.UnguardedRead] = field(default_factory=list)
@@ -87,6 +89,8 @@ class Explanation:
             )
         for partition in self.partitions:
             lines.extend(_partition_lines(partition))
+        for choice in self.choices:
+            lines += auto_lines(choice)
         for report in self.findings:
             lines.append(f"  {report.backend} says: {report.finding.text}")
         for read in self.unguarded:
@@ -107,7 +111,29 @@ def _partition_lines(partition: events.Partitioned) -> Iterator[str]:
         yield f"    {refused.backend} does not take {refused.node} ({refused.operator}{place}): {refused.reason}"
 
 
+def auto_lines(choice: events.AutoDecided) -> list[str]:
+    """The table of one choice of backend="auto"."""
+    origin = " (stored)" if choice.stored else ""
+    lines = [f"  auto, {choice.function}: {choice.winner}{origin}" + (f"; {choice.reason}" if choice.reason else "")]
+    if choice.trials:
+        lines.append(f"    {'candidate':20} {'coverage':>8} {'error':>7} {'compile s':>9} {'run us':>9}  reason lost")
+    for trial in choice.trials:
+        numbers = (
+            _number(trial.coverage, 8, ".0%"),
+            _number(trial.error_ratio, 7, ".2f"),
+            _number(trial.compile_s, 9, ".2f"),
+            _number(trial.run_us, 9, ".1f"),
+        )
+        lines.append(f"    {trial.backend:20} {' '.join(numbers)}  {trial.reason}".rstrip())
+    return lines
+
+
+def _number(value: float | None, width: int, form: str) -> str:
+    return f"{format(value, form) if value is not None else '-':>{width}}"
+
+
 _PLACES = {
+    events.AutoDecided: "choices",
     events.FrameCaptured: "frames",
     events.EntryMade: "entries",
     events.GraphCaptured: "graphs",
@@ -136,6 +162,6 @@ def listening(sink: Callable[[events.Event], None]) -> Iterator[None]:
 def explained(make: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
     """Compile what `make` makes, call it, and say what happened."""
     explanation = Explanation()
-    with listening(explanation.add):
+    with listening(explanation.add), config.patch(auto_calls=1):
         explanation.result = make()(*args, **kwargs)
     return explanation

@@ -8,16 +8,19 @@ takes the steps that the traced code took.
 from __future__ import annotations
 
 import gc
+import itertools
 import operator
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import _C
 from ..errors import Unsupported
-from ..guards.checks import ItemsLeft, TypeIs
-from ..guards.source import ItemAheadSource, IteratorPartSource
+from ..guards.checks import ItemsLeft, Length, TypeIs
+from ..guards.source import CallSource, ItemAheadSource, IteratorPartSource, ListItemSource
 from .base import VariableTracker
 from .container import advance
-from .iterator import FilterCursor, IteratorVariable, MapCursor, ZipCursor
+from .iterator import FilterCursor, IteratorVariable, MapCursor, ZipCursor, iterator_of
 from .python_module import OpaqueVariable
 
 if TYPE_CHECKING:
@@ -128,6 +131,106 @@ class OutsideEnumerateVariable(IteratorVariable):
             step(emit, self, self.taken + self.ended)
 
 
+class OutsideChainVariable(OutsideEnumerateVariable):
+    """itertools.chain: which iterator it is at is its own state, so it takes the steps itself, and its parts none."""
+
+    def __init__(self, rest: VT, current: VT | None, source: Any) -> None:
+        IteratorVariable.__init__(self, self._produce, itertools.chain)
+        self.source = source
+        self.rest = rest
+        self.current = current
+        self.taken = 0
+        self.ended = False
+        self.numbered_by = None
+        self.drawn: dict[int, tuple[VT, int, bool]] = {}  # by id: iterators, their steps, whether ended
+        for part in (rest, current):
+            if part is not None:
+                self._draw_on(part)
+
+    def _draw_on(self, iterator: VT) -> None:
+        if iterator.source is None or id(iterator) in self.drawn:
+            return
+        if not steps_alone(iterator, 0, False):
+            raise Unsupported(
+                f"{self.describe()} draws on an iterator that has moved, or that can't be looked into",
+                remedy="make the iterator inside the compiled function",
+            )
+        self.drawn[id(iterator)] = (iterator, 0, False)
+        claim(iterator, self)
+
+    def _next_of(self, tx: Tracer, iterator: VT) -> VT | None:
+        self._check()
+        item = iterator.next_item(tx)
+        if id(iterator) in self.drawn:
+            _, taken, _ = self.drawn[id(iterator)]
+            self.drawn[id(iterator)] = (iterator, taken + (item is not None), item is None)
+        return item
+
+    def _check(self) -> None:
+        if not all(steps_alone(*one) for one in self.drawn.values()):
+            raise Unsupported(
+                f"{self.describe()} draws on an iterator that is also read by itself",
+                remedy="make the iterator inside the compiled function",
+            )
+
+    def _produce(self, tx: Tracer) -> VT | None:
+        tx.side_effects.mutated(self)
+        while not self.ended:
+            if self.current is None:
+                following = self._next_of(tx, self.rest)
+                if following is None:
+                    self.ended = True
+                    break
+                self.current = self._iterator(tx, following.realize(tx))
+            item = self._next_of(tx, self.current)
+            if item is not None:
+                self.taken += 1
+                return item
+            self.current = None
+        return None
+
+    def _iterator(self, tx: Tracer, iterable: VT) -> VT:
+        if iterable.python_type() not in CHAINED:
+            raise Unsupported(
+                f"{self.describe()} goes on to a {iterable.python_type().__name__}, which is not traced",
+                remedy="make the iterator inside the compiled function",
+            )
+        iterator = iterator_of(tx, iterable)
+        self._draw_on(iterator)
+        return iterator
+
+    def write_back(self, emit: Emitter) -> None:
+        self._check()
+        if self.numbered_by is None or not self.numbered_by.moved:
+            step(emit, self, self.taken + self.ended)
+
+
+class OutsideCountVariable(OutsideEnumerateVariable):
+    """itertools.count over ints."""
+
+    def __init__(self, value: VT, by: VT | None, source: Any) -> None:
+        IteratorVariable.__init__(self, self._produce, itertools.count)
+        self.source = source
+        self.count = value
+        self.by = by
+        self.taken = 0
+        self.ended = False
+        self.numbered_by = None
+
+    def _produce(self, tx: Tracer) -> VT | None:
+        tx.side_effects.mutated(self)
+        number = self.count
+        if self.taken:
+            far = tx.constant(self.taken)
+            number = tx.binary(operator.add, number, far if self.by is None else tx.binary(operator.mul, self.by, far))
+        self.taken += 1
+        return number
+
+    def write_back(self, emit: Emitter) -> None:
+        if self.numbered_by is None or not self.numbered_by.moved:
+            step(emit, self, self.taken)
+
+
 def claim(iterator: VT, owner: OutsideEnumerateVariable) -> None:
     """The steps of `iterator`, and of those that it draws on, are taken by `owner`."""
     if isinstance(iterator, (LeafIteratorVariable, OutsideEnumerateVariable)):
@@ -176,6 +279,11 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     if cls in COPIED and value.__length_hint__() > MOST_COPIED:
         left = -1
     tx.guard(source, TypeIs(cls))
+    if source is not None and cls in ITERTOOLS:
+        try:
+            return ITERTOOLS[cls](tx, value, source)
+        except Unsupported as refusal:
+            return OpaqueVariable(value, refusal.what, refusal.remedy, source)
     if source is not None and cls in PARTED:
         try:
             return _parted(tx, value, source)
@@ -211,5 +319,33 @@ def _parted(tx: Tracer, value: Any, source: Any) -> VT:
     return OutsideCursorVariable(cursor, cls, source)
 
 
+def _chain(tx: Tracer, value: Any, source: Any) -> VT:
+    parts = gc.get_referents(value)  # what is left to iterate over, and the iterator it is at
+    place = CallSource(source, gc.get_referents)
+    tx.guard(place, Length(len(parts)))
+    trackers = [tx.lazy(part, ListItemSource(place, at)).realize(tx) for at, part in enumerate(parts)]
+    if not trackers:
+        ended = tx.new_iterator(lambda tx: None, itertools.chain)
+        ended.source = source
+        return ended
+    return OutsideChainVariable(trackers[0], trackers[1] if len(trackers) > 1 else None, source)
+
+
+def _count(tx: Tracer, value: Any, source: Any) -> VT:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        parts = value.__reduce__()[1] if hasattr(value, "__reduce__") else ()
+    if said or not parts or not all(type(part) is int for part in parts):
+        raise Unsupported(
+            f"{source.name()} is a count that was made outside the compiled function",
+            remedy="make the iterator inside",
+        )
+    trackers = [tx.lazy(part, IteratorPartSource(source, at)).realize(tx) for at, part in enumerate(parts)]
+    return OutsideCountVariable(trackers[0], trackers[1] if len(trackers) > 1 else None, source)
+
+
 PARTED = (zip, map, filter, enumerate)
-CLASSES = (*IN_PLACE, *BACKWARDS, *COPIED, *PARTED)
+ITERTOOLS: dict[Any, Callable[..., VT]] = {itertools.chain: _chain, itertools.count: _count}
+CHAINED = (list, tuple, range, str, bytes, dict, set, frozenset, *IN_PLACE, *BACKWARDS, zip, enumerate)
+"""What a chain may go on to: iter() of these runs no code of the program's."""
+CLASSES = (*IN_PLACE, *BACKWARDS, *COPIED, *PARTED, *ITERTOOLS)

@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+VENDORS := $(VENV)/.vendors
 
 
 .PHONY: demo test test-all fuzz opdb lint bench models catalog soak build clean
@@ -14,13 +15,21 @@ $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conform
 	$(RUN) -m pip install -q --no-build-isolation --no-deps -e . -e plugins/inductor -e conformance
 	touch $@
 
-build: $(STAMP)
+# The backends on other compilers, each with the runtime it is written for.
+VENDOR_PLUGINS := onnx onnxrt openvino
+$(VENDORS): $(STAMP) $(VENDOR_PLUGINS:%=plugins/%/pyproject.toml)
+	$(RUN) -m pip install -q -c constraints.txt onnx onnxruntime openvino jinja2
+	$(RUN) -m pip install -q --no-build-isolation --no-deps $(VENDOR_PLUGINS:%=-e plugins/%)
+	touch $@
+
+build: $(STAMP) $(VENDORS)
 
 demo: $(STAMP)
 	$(RUN) bench/demo.py $(ARGS)
 
-test: $(STAMP)
-	CORE_STRICT=1 $(RUN) -m pytest tests plugins/inductor/tests conformance/meta_tests $(ARGS)
+TESTS := tests plugins/inductor/tests conformance/meta_tests $(VENDOR_PLUGINS:%=plugins/%/tests)
+test: $(STAMP) $(VENDORS)
+	CORE_STRICT=1 $(RUN) -m pytest $(TESTS) $(ARGS)
 
 FUZZ_PROGRAMS ?= 10000
 FUZZ_SHARDS ?= 4
@@ -57,4 +66,4 @@ soak: $(STAMP)
 	$(RUN) tools/soak.py $(ARGS)
 
 clean:
-	rm -rf build dist core/*.so plugins/inductor/core_inductor/*.so $(STAMP)
+	rm -rf build dist core/*.so plugins/inductor/core_inductor/*.so $(STAMP) $(VENDORS)

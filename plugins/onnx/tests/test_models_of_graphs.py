@@ -1,0 +1,119 @@
+"""What is written for a graph: names, dimensions, casts, weights outside of the model, refusals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import core
+from core.plugin import Artifact, Backend, Capabilities
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("core_onnx")
+
+from core_onnx import ConversionError, Target, convert, unsupported_reason  # noqa: E402
+from core_onnx.registry import load_converters  # noqa: E402
+
+
+class Keeps(Backend):
+    """Runs a graph as it is and keeps it."""
+
+    name = "keeps"
+    version = "1"
+    capabilities = Capabilities(graph_level="core-aten")
+
+    def __init__(self):
+        self.graphs = []
+
+    def compile(self, graph, fake_inputs, ctx):
+        self.graphs.append(graph)
+        return Artifact(call=graph.forward)
+
+
+def graph_of(fn, *args, **options):
+    backend = Keeps()
+    core.reset()
+    core.compile(fn, backend=backend, fullgraph=True, **options)(*args)
+    (graph,) = backend.graphs
+    return graph
+
+
+def calls_of(graph):
+    return [node for node in graph.graph.nodes if node.op == "call_function"]
+
+
+def test_a_model_passes_onnx_s_own_checker_and_names_what_goes_in_and_out():
+    graph = graph_of(lambda x, y: (torch.relu(x @ y), x + 1), torch.ones(2, 3), torch.ones(3, 4))
+    made = convert(graph, name="named")
+    onnx.checker.check_model(made.model, full_check=True)
+    assert made.inputs == ("in0", "in1") and made.outputs == ("out0", "out1")
+    assert made.model.graph.name == "named"
+    sizes = [[d.dim_value for d in value.type.tensor_type.shape.dim] for value in made.model.graph.output]
+    assert sizes == [[2, 4], [2, 3]]
+    assert {node.op_type for node in made.model.graph.node} == {"MatMul", "Relu", "Add", "Identity"}
+
+
+def test_symbolic_sizes_are_named_dimensions():
+    graph = graph_of(lambda x: x.reshape(x.shape[0] * 2, -1) + x.shape[0], torch.ones(5, 6), dynamic=True)
+    made = convert(graph)
+    onnx.checker.check_model(made.model)
+    tensors = [value for value in made.model.graph.input if value.type.tensor_type.shape.dim]
+    assert tensors[0].type.tensor_type.shape.dim[0].dim_param
+    assert not tensors[0].type.tensor_type.shape.dim[0].dim_value
+
+
+def test_a_target_without_a_kernel_gets_casts_where_a_wider_type_gives_the_same():
+    graph = graph_of(lambda x: x.exp(), torch.ones(2, dtype=torch.bfloat16))
+    only_float = Target("test", computes=lambda operator, dtype: dtype is torch.float32)
+    kinds = [node.op_type for node in convert(graph, target=only_float).model.graph.node]
+    assert kinds == ["Cast", "Exp", "Cast", "Identity"]
+    assert [node.op_type for node in convert(graph).model.graph.node] == ["Exp", "Identity"]
+
+
+def test_a_target_that_has_no_wider_type_is_refused_by_name():
+    graph = graph_of(lambda x: x.exp(), torch.ones(2, dtype=torch.float64))
+    target = Target("the runtime", computes=lambda operator, dtype: dtype is torch.float32)
+    with pytest.raises(ConversionError, match="exp.*the runtime has no Exp of float64"):
+        convert(graph, target=target)
+
+
+def test_frozen_weights_stay_outside_and_only_those_that_are_read():
+    weight, unused = torch.ones(3, 4), torch.ones(7)
+    graph = graph_of(lambda x, w, u: x @ w, torch.ones(2, 3), weight, unused)
+    made = convert(graph, frozen={1: weight})
+    assert [value.name for value in made.model.graph.input if value.name == "in1"] == []
+    assert made.external["in1"] is weight
+    assert made.model.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
+    assert len(made.serialized()) < 1000
+
+
+def test_supports_answers_from_the_converters_themselves():
+    graph = graph_of(lambda x: torch.special.i0(x).exp() // 2, torch.ones(2))
+    reasons = [unsupported_reason(node) for node in calls_of(graph)]
+    assert [bool(reason) for reason in reasons] == [True, False, False]
+    assert reasons[0] == "aten.special_i0.default has no converter" or "i0" in reasons[0]
+
+
+def test_integer_division_by_a_tensor_is_refused_since_it_may_hold_zero():
+    graph = graph_of(lambda x, y: (x // y, x // 3), torch.tensor([7]), torch.tensor([2]))
+    reasons = [unsupported_reason(node) for node in calls_of(graph)]
+    assert ["division by zero" in reason for reason in reasons] == [True, False]
+
+
+def test_what_draws_random_numbers_is_refused():
+    graph = graph_of(lambda x: torch.rand_like(x) + x, torch.ones(3))
+    assert [bool(unsupported_reason(node)) for node in calls_of(graph)] == [True, False]
+
+
+def test_an_operator_has_one_converter():
+    from core_onnx.registry import converts
+
+    load_converters()
+    with pytest.raises(ValueError, match="two converters"):
+        converts("aten.add.Tensor")(lambda builder: None)
+
+
+def test_a_target_that_drops_nan_gets_relu_from_comparisons():
+    graph = graph_of(lambda x: torch.relu(x), torch.ones(3))
+    made = convert(graph, target=Target(drops_nan=frozenset(("Relu",))))
+    assert "Relu" not in {node.op_type for node in made.model.graph.node}

@@ -1,0 +1,279 @@
+"""The backend onnxrt on the CPU: results, gradients, memory, sizes, refusals, storage; and what really ran."""
+
+from __future__ import annotations
+
+import copy
+import os
+
+import pytest
+import torch
+from torch import nn
+
+import core
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("core_onnxrt")
+
+
+def compiled(fn, **options):
+    core.reset()
+    return core.compile(fn, backend="onnxrt", **options)
+
+
+def kernels():
+    """Nodes that sessions run, calls of torch's operators."""
+    stats = core.stats()
+    return stats["kernels"], stats["extern_calls"]
+
+
+def close(got, want, tolerance=1e-5):
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.Linear(16, 48)
+        self.norm = nn.LayerNorm(16)
+        self.feed = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    def forward(self, x):
+        q, k, v = self.parts(x).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = self.norm(x + mixed.transpose(1, 2).flatten(2))
+        return x + self.feed(x)
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=2)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.norm(self.first(x))), 2)
+        return nn.functional.adaptive_avg_pool2d(self.second(x), 1).flatten(1)
+
+
+@pytest.mark.parametrize("make, shape", [(Encoder, (2, 5, 16)), (Convolutions, (2, 3, 16, 16))])
+def test_a_model_runs_in_one_session_without_an_operator_of_torch(make, shape):
+    torch.manual_seed(0)
+    model = make().eval()
+    run = compiled(model, fullgraph=True)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(shape)
+            close(run(x), model(x))
+    nodes, extern = kernels()
+    assert nodes > 5 and extern == 0 and core.stats()["graphs"] == 1
+
+
+def test_weights_changed_in_place_or_replaced_are_read_anew():
+    model = nn.Linear(4, 4)
+    run = compiled(model)
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        run(x)
+        model.weight.mul_(3)
+        close(run(x), model(x))
+        model.weight.data = torch.randn(4, 4)
+        close(run(x), model(x))
+        model.load_state_dict(nn.Linear(4, 4).state_dict())
+        close(run(x), model(x))
+
+
+def test_inputs_of_any_layout_and_results_with_the_strides_of_eager():
+    def fn(x):
+        return x.t() * 2, x[:, ::2] + 1, x
+
+    run = compiled(fn)
+    for x in (torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(8, 12)[::2, ::2], torch.randn(1, 6).expand(4, 6)):
+        for got, want in zip(run(x), fn(x)):
+            close(got, want)
+            assert got.stride() == want.stride()
+        assert run(x)[2] is x
+
+
+def test_input_mutation_and_a_graph_without_results():
+    def fn(x, y):
+        x.mul_(2).add_(y)
+
+    run = compiled(fn)
+    x, y = torch.randn(3), torch.randn(3)
+    mine, other = x.clone(), x.clone()
+    assert run(mine, y) is None
+    fn(other, y)
+    close(mine, other)
+
+
+def test_integers_bools_and_numbers_keep_their_types_and_wrap():
+    def fn(i, b, n):
+        return i * 1000000, i + i, ~b, i // 3, i % -4, (i > 0) & b, n, i.to(torch.int8)
+
+    run = compiled(fn)
+    values = torch.tensor([-7, 7, 2**31 - 1, 300], dtype=torch.int32)
+    flags = torch.tensor([True, False, True, True])
+    for got, want in zip(run(values, flags, 3), fn(values, flags, 3)):
+        assert got == want if isinstance(want, int) else (got.dtype is want.dtype and torch.equal(got, want))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_floating_types_are_as_exact_as_eager(dtype):
+    def fn(x, y):
+        return torch.tanh(x @ y) + x.exp().sum(-1, keepdim=True), x.softmax(-1)
+
+    run = compiled(fn)
+    x, y = torch.randn(4, 4, dtype=dtype), torch.randn(4, 4, dtype=dtype)
+    tolerance = {torch.float64: 1e-12, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    for got, want in zip(run(x, y), fn(x, y)):
+        assert got.dtype is dtype
+        close(got, want, tolerance)
+    assert kernels()[0] > 0
+
+
+def test_nan_infinities_and_subnormals_come_through():
+    nan, inf = float("nan"), float("inf")
+
+    def fn(x):
+        small = torch.clamp(x, -1, 1)
+        return torch.relu(x), small, torch.maximum(x, -x), x.amax(), x.argmax(), torch.sign(x), x.round(), x * 2
+
+    run = compiled(fn)
+    for values in ([1.0, nan, -inf, 0.5], [inf, -2.5, 1e-42, -0.0], [3.5, 2.5, -2.5, nan]):
+        x = torch.tensor(values)
+        for got, want in zip(run(x), fn(x)):
+            torch.testing.assert_close(got, want, rtol=1e-6, atol=0, equal_nan=True)
+
+
+def test_sizes_that_change_compile_once_more_at_most():
+    def fn(x, y):
+        return torch.cat([x, y]).softmax(-1), x.sum(0), x.shape[0] * 2, x.reshape(-1)[: x.shape[0]]
+
+    run = compiled(fn)
+    for rows in (3, 5, 2, 9):
+        x, y = torch.randn(rows, 4), torch.randn(2, 4)
+        for got, want in zip(run(x, y), fn(x, y)):
+            assert got == want if isinstance(want, int) else torch.allclose(got, want, atol=1e-6)
+    assert core.stats()["graphs"] == 2
+
+
+def test_tensors_without_elements_and_without_dimensions():
+    def fn(x, s):
+        return x + 1, x.sum(), s * 2, torch.cat([x, x])
+
+    run = compiled(fn, dynamic=False)
+    for x in (torch.ones(0, 3), torch.ones(2, 0), torch.ones(2, 3)):
+        for got, want in zip(run(x, torch.tensor(2.0)), fn(x, torch.tensor(2.0))):
+            assert got.shape == want.shape and torch.equal(got, want)
+
+
+def test_what_has_no_onnx_form_goes_to_the_fallback_and_is_reported():
+    def fn(x):
+        return torch.special.i0(x * 2) + torch.relu(x)
+
+    run = compiled(fn)
+    x = torch.randn(5)
+    close(run(x), fn(x))
+    with pytest.raises(core.CoreError, match="i0"):
+        compiled(fn, fullgraph_backend=True)(x)
+
+
+def test_integer_division_by_zero_raises_as_in_eager():
+    run = compiled(lambda x, y: x // y)
+    assert run(torch.tensor([7]), torch.tensor([2])).item() == 3
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run(torch.tensor([7]), torch.tensor([0]))
+
+
+def test_training_is_off_by_default_and_right_when_asked_for():
+    torch.manual_seed(0)
+    for options, native in (({}, False), ({"training": True}, True)):
+        model = nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 5), nn.LayerNorm(5)
+        )
+        twin = copy.deepcopy(model)
+        run = compiled(model, options=options, fallback=("eager",))
+        x, target = torch.randn(2, 3, 8, 8), torch.tensor([1, 3])
+        for subject in (run, twin):
+            nn.functional.cross_entropy(subject(x), target).backward()
+        for mine, other in zip(model.parameters(), twin.parameters()):
+            close(mine.grad, other.grad, 1e-4)
+        assert (kernels()[0] > 0) is native
+
+
+def test_threads_have_bindings_of_their_own():
+    from concurrent.futures import ThreadPoolExecutor
+
+    run = compiled(lambda x: torch.relu(x @ x).sum(-1))
+    inputs = [torch.randn(32, 32) for _ in range(16)]
+    run(inputs[0])
+    with ThreadPoolExecutor(4) as pool:
+        for got, x in zip(pool.map(run, inputs * 4), inputs * 4):
+            close(got, torch.relu(x @ x).sum(-1), 1e-4)
+
+
+def test_a_fork_after_compiling_makes_its_sessions_again():
+    run = compiled(lambda x: torch.tanh(x @ x) + 1)
+    x = torch.randn(64, 64)
+    want = run(x)
+    child = os.fork()
+    if not child:
+        os._exit(0 if torch.allclose(run(x), want) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_results_of_earlier_calls_are_not_written_to():
+    run = compiled(lambda x: x * 2)
+    first = run(torch.ones(3))
+    run(torch.zeros(3))
+    assert torch.equal(first, torch.full((3,), 2.0))
+
+
+def test_an_artifact_survives_its_bytes():
+    from core_onnxrt.plugin import OnnxRuntimeBackend
+
+    from core.plugin import StaleArtifact
+
+    made = []
+
+    class Keeping(OnnxRuntimeBackend):
+        def compile(self, graph, fake_inputs, ctx):
+            artifact = super().compile(graph, fake_inputs, ctx)
+            made.append((artifact, ctx))
+            return artifact
+
+    backend = Keeping()
+    core.reset()
+    core.compile(lambda x: (torch.relu(x) + 1, x.shape[0]), backend=backend)(torch.randn(2, 3))
+    artifact, ctx = made[0]
+    blob = backend.serialize(artifact)
+    x = torch.randn(2, 3)
+    again = backend.deserialize(blob, ctx)
+    assert torch.equal(again.call(x)[0], artifact.call(x)[0])
+    with pytest.raises(StaleArtifact):
+        backend.deserialize(blob[:40], ctx)
+
+
+def test_options_are_checked_and_used():
+    x = torch.randn(3)
+    run = compiled(lambda x: x + 1, options={"graph_optimization": "disabled", "intra_op_threads": 1})
+    close(run(x), x + 1)
+    with pytest.raises(core.CoreError, match="graph_optimization"):
+        compiled(lambda x: x + 1, options={"graph_optimization": "most"})(x)
+
+
+def test_a_warm_call_enters_no_python_file_of_the_plugin():
+    import sys
+
+    run = compiled(lambda x: torch.relu(x @ x))
+    x = torch.randn(4, 4)
+    for _ in range(3):
+        run(x)
+    seen = []
+    sys.setprofile(lambda frame, event, arg: seen.append(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        run(x)
+    finally:
+        sys.setprofile(None)
+    assert not [name for name in seen if "core_onnxrt" in name or "/core/" in name], seen

@@ -1,0 +1,128 @@
+"""The backend openvino: results, precision, memory, sizes, what is left to the fallback."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import core
+
+pytest.importorskip("openvino")
+pytest.importorskip("core_openvino")
+
+
+def compiled(fn, **options):
+    core.reset()
+    return core.compile(fn, backend="openvino", **options)
+
+
+def close(got, want, tolerance=1e-5):
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+class Mixer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 16)
+        self.parts = nn.Linear(16, 48)
+        self.norm = nn.LayerNorm(16)
+        self.feed = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    def forward(self, ids):
+        x = self.words(ids)
+        q, k, v = self.parts(x).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = self.norm(x + mixed.transpose(1, 2).flatten(2))
+        return x + self.feed(x)
+
+
+def test_a_model_runs_as_one_compiled_model_in_float32():
+    torch.manual_seed(0)
+    model = Mixer().eval()
+    run = compiled(model, fullgraph=True)
+    with torch.no_grad():
+        for _ in range(3):
+            ids = torch.randint(0, 50, (2, 7))
+            close(run(ids), model(ids), 1e-5)  # the device's own default would be bfloat16: 1e-2
+    stats = core.stats()
+    assert stats["kernels"] > 10 and (stats["extern_calls"], stats["graphs"]) == (0, 1)
+
+
+def test_convolutions_with_weights_changed_between_calls():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)).eval()
+    run = compiled(model)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(2, 3, 8, 8)
+            close(run(x), model(x))
+            model[0].weight.add_(0.5)
+            close(run(x), model(x))
+    assert core.stats()["graphs"] == 1
+
+
+def test_nan_infinities_and_layouts_are_those_of_eager():
+    def fn(x):
+        return torch.relu(x), torch.clamp(x, -1, 1), x.t() * 2
+
+    run = compiled(fn)
+    x = torch.tensor([[1.0, float("nan"), -2.0], [float("inf"), -0.0, 0.5]])
+    for got, want in zip(run(x), fn(x)):
+        torch.testing.assert_close(got, want, equal_nan=True)
+        assert got.stride() == want.stride()
+
+
+def test_float64_and_int64_are_never_narrowed():
+    def fn(x, i):
+        return x.exp() * 1.1, i * 3 + 2**40
+
+    run = compiled(fn)
+    x, i = torch.randn(4, dtype=torch.float64), torch.tensor([1, -5, 2**45])
+    got, want = run(x, i), fn(x, i)
+    assert torch.allclose(got[0], want[0], rtol=1e-15) and torch.equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_narrow_floats_are_computed_wide_and_rounded(dtype):
+    run = compiled(lambda x: (x @ x).softmax(-1))
+    x = torch.randn(8, 8, dtype=dtype)
+    got = run(x)
+    assert got.dtype is dtype and core.stats()["kernels"] > 0
+    close(got.float(), (x @ x).softmax(-1).float(), 2e-2)
+
+
+def test_input_mutation_gradients_and_results_of_earlier_calls():
+    def fn(x, y):
+        x.mul_(2)
+        return x + y
+
+    run = compiled(fn)
+    x, y = torch.randn(3), torch.randn(3)
+    mine, other = x.clone(), x.clone()
+    first = run(mine, y)
+    kept = first.clone()
+    close(first, fn(other, y))
+    close(mine, other)
+    run(torch.zeros(3), torch.zeros(3))
+    assert torch.equal(first, kept)
+    model = nn.Linear(3, 3)
+    run = compiled(model)
+    run(torch.ones(2, 3)).sum().backward()
+    close(model.weight.grad, torch.full((3, 3), 2.0))
+
+
+def test_sizes_that_change_and_tensors_without_elements():
+    def fn(x):
+        return torch.cat([x, x * 2]).softmax(-1), x.sum(0)
+
+    run = compiled(fn)
+    for rows in (3, 5, 0, 9):
+        for got, want in zip(run(torch.ones(rows, 4)), fn(torch.ones(rows, 4))):
+            close(got, want)
+
+
+def test_options_reach_the_runtime():
+    run = compiled(lambda x: x + 1, options={"config": {"INFERENCE_NUM_THREADS": 1}})
+    close(run(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(core.CoreError, match="NO_SUCH_PROPERTY"):
+        compiled(lambda x: x + 1, options={"config": {"NO_SUCH_PROPERTY": 1}})(torch.ones(3))

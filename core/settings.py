@@ -43,7 +43,7 @@ class Setting:
             return f"pass {' or '.join(named)}" + (" or None" if type(None) in self.types else "")
         if isinstance(value, (list, tuple)) and not all(isinstance(item, str) for item in value):
             return "pass a list of names"
-        if self.at_least is not None and value is not None and value < self.at_least:
+        if self.at_least is not None and isinstance(value, (int, float)) and value < self.at_least:
             return f"pass at least {self.at_least}"
         if self.choices and value not in self.choices:
             return f"pass one of {', '.join(map(repr, self.choices))}"

@@ -164,8 +164,8 @@ def _operator_name(target: Any) -> str:
 
 
 def _function_name(target: Any) -> str:
-    module = getattr(target, "__module__", None) or ""
-    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
+    module: str = getattr(target, "__module__", None) or ""
+    name: str = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
     if module.partition(".")[0] not in KNOWN_MODULES or _found(module, name) is not target:
         raise NoText(f"a call of {module}.{name}")
     return f"{module}:{name}"
@@ -267,7 +267,7 @@ def _value(data: Any, nodes: Sequence[Any]) -> Any:
     return _SCALARS[kind](inner)
 
 
-_SCALARS = {
+_SCALARS: dict[str, Any] = {
     "float": lambda inner: float.fromhex(inner) if "0x" in inner else float(inner),
     "complex": lambda inner: complex(*map(float.fromhex, inner)),
     "ellipsis": lambda inner: Ellipsis,

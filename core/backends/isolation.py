@@ -23,7 +23,8 @@ from typing import Any
 import torch
 
 from ..errors import CompilerDied, CompileTimedOut, IsolationImpossible
-from ..plugin import Artifact, CompileContext, CompileFailed, Finding, Unsupported
+from ..plugin import Artifact, CompileContext, CompileFailed, Finding
+from ..plugin import Unsupported as UnsupportedNodes
 from .graph_text import GraphText, NoText, graph_text
 from .resolved import ResolvedBackend
 
@@ -77,7 +78,8 @@ def compile_isolated(resolved: ResolvedBackend, graph: Any, fakes: Sequence[Any]
         ctx.report(Finding(*finding))
     if "error" in answer:
         raise _raised(answer, graph)
-    return resolved.deserialize(blobs[0], ctx)
+    artifact: Artifact = resolved.deserialize(blobs[0], ctx)
+    return artifact
 
 
 def _request(resolved: ResolvedBackend, text: GraphText, ctx: CompileContext) -> dict[str, Any]:
@@ -171,7 +173,7 @@ def _raised(answer: Mapping[str, Any], graph: Any) -> Exception:
     kind, text = answer["error"], answer["text"]
     if kind == "unsupported":
         by_name = {node.name: node for node in graph.graph.nodes}
-        return Unsupported([by_name.get(name, name) for name in answer["nodes"]], text)
+        return UnsupportedNodes([by_name.get(name, name) for name in answer["nodes"]], text)
     if kind == "failed":
         return CompileFailed(answer["stage"], text)
     return RaisedElsewhere(text)

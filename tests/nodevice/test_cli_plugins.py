@@ -18,7 +18,9 @@ if not hasattr(plugin_site, "write_record"):
 add, write_record = plugin_site.add_distribution, plugin_site.write_record
 
 from core.backends import discovery  # noqa: E402
+from core.backends.registry import Registry  # noqa: E402
 from core.cli import install, main  # noqa: E402
+from core.errors import BackendBroken  # noqa: E402
 from core.report import doctor  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -201,6 +203,17 @@ def test_doctor_shows_the_traceback_of_a_plugin_that_can_not_be_imported(site, c
     assert "[CORE-B005]" in finding["text"] and "ValueError: no licence" in finding["text"]
     assert "core_alpha_plugin/__init__.py" in finding["text"] and "in broken" in finding["text"]
     assert finding["remedy"] == "reinstall core-alpha, or report it at https://example.org/alpha/issues"
+
+
+def test_doctor_shows_what_failed_in_the_process_that_calls_it(site, monkeypatch):
+    monkeypatch.setattr(doctor, "_probed", lambda label, qualified, verify: [])
+    add(site, "core-alpha", "alpha", source="raise ValueError('no licence')")
+    registry = Registry([str(site)], environ={})
+    with pytest.raises(BackendBroken):
+        registry.resolve("alpha")
+    (finding,) = [each for each in doctor.examine(registry) if "could not be loaded" in each.text and "\n" in each.text]
+    assert finding.level == "error" and "Traceback" in finding.text and "no licence" in finding.text
+    assert "reinstall core-alpha" in finding.remedy
 
 
 def test_doctor_says_where_an_import_hangs(site, capsys, monkeypatch):

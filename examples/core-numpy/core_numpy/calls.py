@@ -4,7 +4,11 @@ Operands arrive as arrays or numbers. Arithmetic happens in the dtype of the res
 dtype that torch would bring both sides to, which the translator has done before.
 """
 
+import operator
+
 import numpy as np
+
+from .layers import LAYERS
 
 WIDE = {np.dtype(np.float32): np.float64}
 
@@ -34,7 +38,10 @@ def _plain(function):
 
 
 def _axes(dims, x):
-    return tuple(range(x.ndim)) if dims is None or len(dims) == 0 else tuple(dims)
+    """The axes to reduce: all for None and for no dims; a tensor without axes may be reduced over its axis 0."""
+    if dims is None or len(dims) == 0 or x.ndim == 0:
+        return tuple(range(x.ndim))
+    return tuple(dims)
 
 
 def sum_of(x, dim=None, keepdim=False, *, dtype=None, out, wide):
@@ -90,6 +97,13 @@ def view(x, sizes, *, out, wide):
 
 
 CALLS = {
+    **LAYERS,
+    "getitem": lambda parts, index, *, out, wide: operator.getitem(parts, index),
+    "aten.dot.default": _plain(np.dot),
+    "aten.mv.default": _plain(np.matmul),
+    "aten.pow.Tensor_Tensor": _binary(np.power),
+    "aten.pow.Tensor_Scalar": _binary(np.power),
+    "aten.pow.Scalar": _binary(np.power),
     "aten.abs.default": _unary(np.abs),
     "aten.neg.default": _unary(np.negative),
     "aten.exp.default": _unary(np.exp),

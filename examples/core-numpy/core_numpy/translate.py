@@ -1,6 +1,7 @@
 """From a graph to the text of one Python function, and from the text to the function."""
 
 import keyword
+import operator
 
 import numpy as np
 import torch
@@ -18,32 +19,37 @@ KINDS = {
     torch.uint8: np.dtype("uint8"),
     torch.bool: np.dtype("bool"),
 }
-INTEGRAL_MATRICES = ("aten.mm.default", "aten.bmm.default", "aten.addmm.default")
+FLOATING = ("mm", "bmm", "addmm", "dot", "mv", "pow", "convolution", "native_layer_norm", "embedding_renorm")
 
 
 def refusal(node):
     """Why a node is not for us; empty when it is."""
-    name = str(node.target)
+    name = _overload(node)
     if name not in CALLS:
         return f"no NumPy code for {name}"
+    values = []
     for value in (node.meta.get("val"), *(operand.meta.get("val") for operand in node.all_input_nodes)):
+        values += value if isinstance(value, list | tuple) else [value]
+    for value in values:
         if not isinstance(value, torch.Tensor):
             if isinstance(value, int | float | torch.SymInt | torch.SymFloat):
                 continue
             return f"{name} with a {type(value).__name__}"
         if value.dtype not in KINDS or value.layout is not torch.strided or value.device.type != "cpu":
             return f"{name} with {value.dtype}, {value.layout} on {value.device.type}"
-    val = node.meta["val"]
-    if name in INTEGRAL_MATRICES and not val.dtype.is_floating_point:
+    val = _first(node.meta["val"])
+    if name.split(".")[-2:-1] and name.split(".")[-2] in FLOATING and not val.dtype.is_floating_point:
         return f"{name} of integers"
+    if name == "aten.convolution.default" and (node.args[6] or _first(node.args[0].meta["val"]).dim() not in (3, 4, 5)):
+        return "a transposed convolution"
     if name == "aten.cat.default" and any(part.meta["val"].dim() == 1 for part in node.args[0]) and val.dim() != 1:
         return "torch skips empty vectors in a concatenation, NumPy does not"
-    if name in ("aten.amax.default", "aten.amin.default", "aten._softmax.default"):
-        size = node.args[0].meta["val"].numel()
-        if not isinstance(size, int) or size == 0 or node.args[0].meta["val"].dim() == 0:
-            return f"{name} of a tensor that may be empty"
-    if name == "aten._softmax.default" and node.args[2]:
-        return "a softmax that changes the dtype"
+    if name == "aten._softmax.default":
+        operand = node.args[0].meta["val"]
+        if node.args[2]:
+            return "a softmax that changes the dtype"
+        if operand.dim() == 0 or not isinstance(operand.numel(), int) or operand.numel() == 0:
+            return "a softmax of a tensor that may be empty"
     return ""
 
 
@@ -75,13 +81,13 @@ def translate(graph, *, wide_sums):
 
 
 def _line(node, space, wide_sums):
-    overload = str(node.target)
-    function = overload.replace(".", "_")
+    overload = _overload(node)
+    function = "call_" + overload.replace(".", "_")
     space[function] = CALLS[overload]
     space.setdefault("dtypes", KINDS)
-    out = node.meta["val"].dtype
+    out = _first(node.meta["val"]).dtype
     args = [_text(value) for value in node.args]
-    if overload.split(".")[1] in COMPARING:
+    if overload.partition(".")[2].partition(".")[0] in COMPARING:
         common = _common(node.args[0], node.args[1])
         space[_kind(common)] = KINDS[common]
         args = [f"as_kind({text}, {_kind(common)})" for text in args[:2]]
@@ -90,6 +96,14 @@ def _line(node, space, wide_sums):
     args += [f"{key}={_text(value)}" for key, value in words.items() if not isinstance(value, torch.dtype)]
     space[_kind(out)] = KINDS[out]
     return f"{_name(node)} = {function}({', '.join([*args, f'out={_kind(out)}', f'wide={wide_sums}'])})"
+
+
+def _overload(node):
+    return "getitem" if node.target is operator.getitem else str(node.target)
+
+
+def _first(value):
+    return value[0] if isinstance(value, list | tuple) else value
 
 
 def _common(left, right):

@@ -21,7 +21,7 @@ _EXPORTS = {
     ),
     **dict.fromkeys(
         "skip_all_guards_unsafe skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe "
-        "skip_guard_on_all_nn_modules_unsafe keep_tensor_guards_unsafe".split(),
+        "skip_guard_on_all_nn_modules_unsafe keep_tensor_guards_unsafe keep_portable_guards_unsafe".split(),
         "guards.filter",
     ),
     "config": "settings",
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .errors import BackendError as BackendError
     from .errors import CoreError as CoreError
     from .errors import Unsupported as Unsupported
+    from .guards.filter import keep_portable_guards_unsafe as keep_portable_guards_unsafe
     from .guards.filter import keep_tensor_guards_unsafe as keep_tensor_guards_unsafe
     from .guards.filter import skip_all_guards_unsafe as skip_all_guards_unsafe
     from .guards.filter import skip_guard_on_all_nn_modules_unsafe as skip_guard_on_all_nn_modules_unsafe

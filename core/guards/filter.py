@@ -101,6 +101,15 @@ def keep_tensor_guards_unsafe(guard_entries: Sequence[GuardEntry], keep_paramete
     ]
 
 
+def keep_portable_guards_unsafe(guard_entries: Sequence[GuardEntry]) -> list[bool]:
+    """Keep what can be asked without Python objects: torch's global state, relations between sizes, and the metadata of
+    tensors that are reached without a global."""
+    return [
+        entry.guard_type in ("GlobalState", "ShapeHolds") or (entry.guard_type == "TensorMatch" and not entry.is_global)
+        for entry in guard_entries
+    ]
+
+
 def _inside_modules(guard_entries: Sequence[GuardEntry], *, builtin_only: bool) -> list[bool]:
     import torch
 

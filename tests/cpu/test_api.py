@@ -299,6 +299,9 @@ def test_ready_made_filters_keep_what_their_names_say():
     everything = run(lambda found: [True] * len(found))
     assert run(core.skip_all_guards_unsafe) == set()
     assert {kind for kind, _ in run(core.keep_tensor_guards_unsafe)} == {"TensorMatch"}
+    portable = run(core.keep_portable_guards_unsafe)
+    assert {kind for kind, _ in portable} == {"GlobalState", "TensorMatch"}
+    assert portable < everything
     without = run(core.skip_guard_on_inbuilt_nn_modules_unsafe)
     assert without < everything and not any("_parameters" in text for _, text in without)
     assert run(core.skip_guard_on_all_nn_modules_unsafe) == without

@@ -17,7 +17,8 @@ from core.settings import SETTINGS
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md"])
-TESTS = [path for folder in (ROOT / "tests", *(ROOT / "plugins").glob("*/tests")) for path in folder.rglob("*.py")]
+FOLDERS = (ROOT / "tests", ROOT / "conformance/meta_tests", *(ROOT / "plugins").glob("*/tests"))
+TESTS = [path for folder in FOLDERS for path in folder.rglob("*.py")]
 TESTED = "\n".join(path.read_text() for path in TESTS if path != Path(__file__).resolve())
 TOP_FOLDERS = {"core", "plugins", "tests", "docs", "tools", "bench", "conformance"}
 

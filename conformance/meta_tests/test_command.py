@@ -1,0 +1,82 @@
+"""The command line of the suite: what it prints, its exit codes, and what it says where the suite is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+from core_conformance import profiles, report
+from core_conformance.decoys import decoy_tests
+
+from core.cli import main
+from core.errors import SuiteMisused, SuiteNotInstalled
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A report of a run that passed, on disk."""
+    profile = profiles.load("dynamic")
+    tests = {name: {"outcome": "passed", "seconds": 0.1} for name in ("dynamic::DynamicTests::a", *decoy_tests(4))}
+    value = report.build(
+        profile=profile,
+        backend={"name": "eager", "distribution": "core", "version": "1", "manifest_digest": ""},
+        device="cpu",
+        tests=tests,
+        nonce="n",
+        seed=1,
+        started="2026-12-01T10:00:00+00:00",
+        ended="2026-12-01T10:05:00+00:00",
+        declarations=[],
+    )
+    report.write(value, tmp_path / "report.json")
+    return tmp_path / "report.json"
+
+
+def test_profiles_are_listed(capsys):
+    assert main(["conformance", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [profile["name"] for profile in listed["profiles"]] == profiles.names()
+
+
+def test_a_valid_report_is_valid_and_an_altered_one_is_a_finding(made, capsys):
+    assert main(["conformance", "verify", str(made), "--quick"]) == 0
+    made.write_text(made.read_text().replace('"outcome": "passed"', '"outcome": "failed"', 1))
+    assert main(["conformance", "verify", str(made), "--quick", "--json"]) == 1
+    assert "digest" in {
+        problem["rule"] for problem in json.loads(capsys.readouterr().out.partition("\n")[2])["problems"]
+    }
+
+
+def test_a_report_differs_from_itself_in_nothing_and_has_a_badge(made, tmp_path):
+    assert main(["conformance", "diff", str(made), str(made)]) == 0
+    assert main(["conformance", "badge", str(made), "--out", str(tmp_path / "badge.svg")]) == 0
+    assert "certified" in (tmp_path / "badge.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "--backend", "eager", "--profile", "everything"],
+        ["run", "--backend", "eager", "--profile", "smoke", "--label", "int8"],
+        ["run", "--backend", "eager", "--profile", "smoke", "--option", "no-value"],
+        ["verify", "no-such-file"],
+        ["run", "--backend", "eager"],
+    ],
+)
+def test_wrong_usage_is_said_with_exit_code_two(arguments, capsys):
+    assert main(["conformance", *arguments]) == 2
+    assert capsys.readouterr().err
+
+
+def test_an_unknown_profile_is_an_error_of_its_own():
+    with pytest.raises(SuiteMisused, match="CORE-T002"):
+        profiles.load("everything")
+
+
+def test_without_the_suite_the_command_says_what_to_install(monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "core_conformance" else found(name))
+    assert main(["conformance", "list"]) == 1
+    said = capsys.readouterr().err
+    assert SuiteNotInstalled.id in said and 'pip install "core[conformance]"' in said

@@ -164,8 +164,8 @@ def _operator_name(target: Any) -> str:
 
 
 def _function_name(target: Any) -> str:
-    module: str = getattr(target, "__module__", None) or ""
-    name: str = getattr(target, "__qualname__", None) or getattr(target, "__name__", "")
+    module = str(getattr(target, "__module__", None) or "")
+    name = str(getattr(target, "__qualname__", None) or getattr(target, "__name__", ""))
     if module.partition(".")[0] not in KNOWN_MODULES or _found(module, name) is not target:
         raise NoText(f"a call of {module}.{name}")
     return f"{module}:{name}"

@@ -8,6 +8,7 @@ import locale
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -305,6 +306,18 @@ def test_unloading_tears_a_backend_down_once_and_it_can_be_loaded_again(site):
     again = found.resolve("alpha")
     assert again is not resolved
     again.require_device("cpu")
+
+
+def test_the_end_of_the_process_tears_down_what_it_has_loaded(site, tmp_path):
+    teardown = "\n@hookimpl\ndef backend_teardown():\n    print('torn down')\n"
+    add(site, "core-alpha", "alpha", source=PLUGIN + teardown)
+    program = (
+        "from core.backends.registry import resolve_backend\nresolve_backend('alpha')\nprint('end of the program')"
+    )
+    root = str(Path(__file__).parents[2])
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), root))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ, cwd=tmp_path)
+    assert done.stdout == "end of the program\ntorn down\n", done.stderr
 
 
 def test_a_teardown_that_fails_is_a_finding(site):

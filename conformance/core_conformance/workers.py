@@ -76,7 +76,7 @@ class Worker:
                 stderr=errors,
                 cwd=self._folder.name,
                 env=clean_environment(),
-                start_new_session=True,  # so that what it starts ends with it
+                process_group=0,  # so that what it starts ends with it
             )
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(setting.order(tests).encode())

@@ -40,6 +40,8 @@ BORDERS = {
     ("core/backends/passes.py", "_run_one"): ("answers", "the edge of a plugin: a finding, the pass is off"),
     ("core/backends/partition.py", "_ask_own"): ("answers", "the edge of a plugin: a finding, core divides the graph"),
     ("core/backends/auto.py", "_Choice._tried"): ("answers", "the edge of a plugin: a row of the table"),
+    ("core/cli/bench.py", "compare"): ("answers", "the edge of a plugin: its row says what it raised"),
+    ("core/cli/explain.py", "run_script"): ("answers", "the user's program: the report says how it ended"),
     ("core/backends/bridge.py", "load_foreign"): ("raises", "the edge of a foreign module: named after it"),
     ("core/backends/registry.py", "Registry._load"): ("raises", "the edge of a plugin: it is quarantined"),
     ("core/backends/registry.py", "Registry.diagnose"): ("answers", "the edge of a plugin: a finding of the doctor"),

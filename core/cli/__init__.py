@@ -26,6 +26,8 @@ COMMANDS = {
     "cache": "cache",
     "new": "new",
     "conformance": "conformance",
+    "explain": "explain",
+    "bench": "bench",
 }
 """Command -> the file of this folder that registers it. Only that file is imported when a command is named first."""
 

@@ -115,10 +115,50 @@ def _convert_node(builder: ModelBuilder, node: fx.Node, values: Mapping[fx.Node,
     converter = load_converters().get(key)
     if converter is None:
         raise ConversionError(f"{key} has no converter")
-    args = fx.node.map_arg(node.args, lambda source: values[source])
-    kwargs = fx.node.map_arg(node.kwargs, lambda source: values[source])
+    wide = _calculates(converter) and any(_is_narrow(source.meta.get("val")) for source in node.all_input_nodes)
+
+    def given(source: fx.Node) -> Any:
+        return _widened(builder, values[source]) if wide else values[source]
+
+    args = fx.node.map_arg(node.args, given)
+    kwargs = fx.node.map_arg(node.kwargs, given)
+    if wide:
+        builder.result = fx.node.map_aggregate(builder.result, _wide_fake)
     result = converter(builder, *args, **kwargs)
-    return _with_fakes(result, node.meta.get("val"))
+    return _with_fakes(_narrowed(builder, result, node.meta.get("val")) if wide else result, node.meta.get("val"))
+
+
+def _calculates(converter: Any) -> bool:
+    """Whether a converter does arithmetic: of 16-bit floats torch's kernels round only the result."""
+    family = converter.__module__.rpartition(".")[2]
+    if converter.__name__ == "div_mode":  # its quotient is rounded before it is cut off
+        return False
+    return family not in ("shapes", "casts", "creation", "indexing", "numbers")
+
+
+def _is_narrow(fake: Any) -> bool:
+    several = fake if isinstance(fake, (tuple, list)) else (fake,)
+    return any(isinstance(one, torch.Tensor) and one.dtype in (torch.float16, torch.bfloat16) for one in several)
+
+
+def _wide_fake(fake: Any) -> Any:
+    return fake.to(torch.float32) if _is_narrow(fake) else fake
+
+
+def _widened(builder: ModelBuilder, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_widened(builder, one) for one in value)
+    if value is None or not _is_narrow(value.fake):
+        return value
+    return builder.cast(value, torch.float32).like(_wide_fake(value.fake))
+
+
+def _narrowed(builder: ModelBuilder, result: Any, fake: Any) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_narrowed(builder, one, part) for one, part in zip(result, fake))
+    if isinstance(fake, (tuple, list)):
+        fake = fake[0]
+    return builder.cast(result, fake.dtype) if result is not None and _is_narrow(fake) else result
 
 
 def _read_results(node: fx.Node) -> frozenset[int] | None:

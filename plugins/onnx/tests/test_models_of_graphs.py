@@ -63,11 +63,17 @@ def test_symbolic_sizes_are_named_dimensions():
 
 
 def test_a_target_without_a_kernel_gets_casts_where_a_wider_type_gives_the_same():
-    graph = graph_of(lambda x: x.exp(), torch.ones(2, dtype=torch.bfloat16))
-    only_float = Target("test", computes=lambda operator, dtype: dtype is torch.float32)
-    kinds = [node.op_type for node in convert(graph, target=only_float).model.graph.node]
-    assert kinds == ["Cast", "Exp", "Cast", "Identity"]
-    assert [node.op_type for node in convert(graph).model.graph.node] == ["Exp", "Identity"]
+    graph = graph_of(lambda x: x.abs(), torch.ones(2, dtype=torch.int8))
+    only_int32 = Target("test", computes=lambda operator, dtype: dtype is torch.int32)
+    kinds = [node.op_type for node in convert(graph, target=only_int32).model.graph.node]
+    assert kinds == ["Cast", "Abs", "Cast", "Identity"]
+    assert [node.op_type for node in convert(graph).model.graph.node] == ["Abs", "Identity"]
+
+
+def test_16_bit_floats_are_calculated_wide_and_rounded_once():
+    graph = graph_of(lambda x: torch.nn.functional.silu(x), torch.ones(2, dtype=torch.bfloat16))
+    kinds = [node.op_type for node in convert(graph).model.graph.node]
+    assert kinds.count("Cast") == 2 and kinds[0] == "Cast" and kinds[-2:] == ["Cast", "Identity"]
 
 
 def test_a_target_that_has_no_wider_type_is_refused_by_name():

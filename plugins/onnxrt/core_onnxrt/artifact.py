@@ -1,4 +1,4 @@
-"""From a graph to an artifact: the model, its session, the call on torch's memory."""
+"""From a graph to an artifact: the model, its engine, the call on torch's memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from core_onnx import ConversionError, OnnxGraph, convert, unsupported_reason
 from core.plugin import Artifact, CompileContext, Unsupported
 
 from . import __version__
-from .calls import Port, SessionCall, ports_of
+from .calls import EngineCall, Port, ports_of
+from .engine import Settings, open_engine
 from .runtime import target_of
-from .session import Settings, open_session
 
 _FORMAT = "core-onnxrt 1"
 
@@ -74,7 +74,7 @@ def _artifact(
     converted: OnnxGraph | None = None,
 ) -> Artifact:
     settings = _settings(ctx)
-    call = SessionCall(lambda: open_session(model, external, settings, ctx.name), ports, count, outputs, ctx.device)
+    call = EngineCall(lambda: open_engine(model, external, settings, ctx.name), ports, count, outputs, ctx.device)
     return OnnxRuntimeArtifact(
         call=call.function,
         kernels=len(calls),
@@ -90,11 +90,11 @@ def _artifact(
 class OnnxRuntimeArtifact(Artifact):
     """An artifact that remembers its model, to be stored."""
 
-    def __init__(self, *, model: bytes, state: dict[str, Any], owner: SessionCall, **fields: Any) -> None:
+    def __init__(self, *, model: bytes, state: dict[str, Any], owner: EngineCall, **fields: Any) -> None:
         super().__init__(**fields)
         self.model = model
         self.state = state
-        self.owner = owner  # alive as long as the call: a fork makes its session again
+        self.owner = owner  # alive as long as the call: a fork makes its engine again
 
 
 def _text(model: bytes) -> str:

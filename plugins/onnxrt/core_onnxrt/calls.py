@@ -1,4 +1,4 @@
-"""The call of a session on torch's memory, as generated code: what a warm call runs, line by line.
+"""The call of an engine on torch's memory, as generated code: what a warm call runs, line by line.
 
 Inputs are bound by address, and again only when an address or a size has changed since the thread's last call: weights
 are bound once. Results of known size are written to tensors of torch's own; others come from the runtime, whose memory
@@ -52,23 +52,23 @@ def _sizes(fake: Any) -> tuple[int, ...] | None:
     return tuple(fake.shape) if all(isinstance(size, int) for size in fake.shape) else None
 
 
-class SessionCall:
-    """Generates the call of a session. `source` is its text, `function` the call.
+class EngineCall:
+    """Generates the call of an engine. `source` is its text, `function` the call.
 
-    open_session: makes the session, now and once more in the child of a fork, where the runtime's threads are gone.
+    open_engine: makes the engine, now and once more in the child of a fork, where the runtime's threads are gone.
     count: number of the graph's inputs; outputs: for each of its results an index into `results` or a constant.
     State shared between threads: none but `_living` below; each thread has a binding of its own.
     """
 
     def __init__(
         self,
-        open_session: Callable[[], Any],
+        open_engine: Callable[[], Any],
         ports: tuple[Sequence[Port], Sequence[Port]],
         count: int,
         outputs: Sequence[Any],
         device: str,
     ) -> None:
-        self.open_session = open_session
+        self.open_engine = open_engine
         self.inputs, self.results = ports
         self.device = torch.device(device)
         self.namespace: dict[str, Any] = {
@@ -82,21 +82,21 @@ class SessionCall:
             "_bool": torch.bool,
         }
         self.source = "\n".join(self._lines(count, outputs))
-        self._connect(open_session())
+        self._connect(open_engine())
         exec(compile(self.source, f"<onnxrt call of {count} inputs>", "exec"), self.namespace)
         self.function: Callable[..., Any] = self.namespace["compiled"]
         _living.add(self)
 
-    def _connect(self, session: Any) -> None:
-        self.session = session
+    def _connect(self, engine: Any) -> None:
+        self.engine = engine
         empty = [None] * len(self.inputs)
-        self.namespace["_new"] = lambda: (session.io_binding(), list(empty))
-        self.namespace["_run"] = session.run_with_iobinding
+        self.namespace["_new"] = lambda: (engine.io_binding(), list(empty))
+        self.namespace["_run"] = engine.run_with_iobinding
         self.namespace["_local"] = threading.local()
 
     def reopen(self) -> None:
-        """Another session in place of this one."""
-        self._connect(self.open_session())
+        """Another engine in place of this one."""
+        self._connect(self.open_engine())
 
     # -- the text ----------------------------------------------------------------------------------------------------
 
@@ -165,14 +165,14 @@ class SessionCall:
         return name
 
 
-_living: weakref.WeakSet[SessionCall] = weakref.WeakSet()
+_living: weakref.WeakSet[EngineCall] = weakref.WeakSet()
 _left_behind: list[Any] = []
 
 
 def _after_fork_in_child() -> None:
-    """The runtime's threads did not come along: each session is made again, and the old ones are never torn down."""
+    """The runtime's threads did not come along: each engine is made again, and the old ones are never torn down."""
     for call in list(_living):
-        _left_behind.append((call.session, call.namespace["_local"]))
+        _left_behind.append((call.engine, call.namespace["_local"]))
         call.reopen()
 
 

@@ -29,7 +29,7 @@ _TRAINING = "training through ONNX Runtime is off: on the CPU it is slower than 
 
 
 class OnnxRuntimeBackend(Backend):
-    """Converts a graph to an ONNX model and runs it in a session that reads and writes torch's memory."""
+    """Converts a graph to an ONNX model and runs it in an engine that reads and writes torch's memory."""
 
     name = "onnxrt"
     version = __version__
@@ -60,7 +60,7 @@ class OnnxRuntimeBackend(Backend):
     def options(self) -> Mapping[str, Option]:
         return {
             "graph_optimization": Option(str, "all", LEVELS, help="the runtime's own graph optimisations"),
-            "intra_op_threads": Option(int, 0, help="threads of a session; 0: torch's number"),
+            "intra_op_threads": Option(int, 0, help="threads of an engine; 0: torch's number"),
             "profile": Option(str, "", help="prefix of the runtime's profile file; empty for none"),
             "provider": Option(str, "auto", help="an execution provider by its full name; auto: that of the device"),
             "training": Option(bool, False, help="take the graphs of training too, forward and backward"),

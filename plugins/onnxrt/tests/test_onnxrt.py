@@ -21,7 +21,7 @@ def compiled(fn, **options):
 
 
 def kernels():
-    """Nodes that sessions run, calls of torch's operators."""
+    """Nodes that engines run, calls of torch's operators."""
     stats = core.stats()
     return stats["kernels"], stats["extern_calls"]
 
@@ -57,7 +57,7 @@ class Convolutions(nn.Module):
 
 
 @pytest.mark.parametrize("make, shape", [(Encoder, (2, 5, 16)), (Convolutions, (2, 3, 16, 16))])
-def test_a_model_runs_in_one_session_without_an_operator_of_torch(make, shape):
+def test_a_model_runs_in_one_run_without_an_operator_of_torch(make, shape):
     torch.manual_seed(0)
     model = make().eval()
     run = compiled(model, fullgraph=True)
@@ -213,7 +213,7 @@ def test_threads_have_bindings_of_their_own():
             close(got, torch.relu(x @ x).sum(-1), 1e-4)
 
 
-def test_a_fork_after_compiling_makes_its_sessions_again():
+def test_a_fork_after_compiling_makes_its_engines_again():
     run = compiled(lambda x: torch.tanh(x @ x) + 1)
     x = torch.randn(64, 64)
     want = run(x)

@@ -1,4 +1,4 @@
-"""A session: the runtime's compiled form of one model."""
+"""An engine: the runtime's compiled form of one model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = ("all", "extended", "basic", "disabled")
 
 @dataclass(frozen=True)
 class Settings:
-    """How sessions are made. device: "cpu" or "cuda:0"; threads: 0 for torch's own number; profile: a path prefix."""
+    """How engines are made. device: "cpu" or "cuda:0"; threads: 0 for torch's own number; profile: a path prefix."""
 
     device: str = "cpu"
     provider: str = "auto"
@@ -26,10 +26,10 @@ class Settings:
     profile: str = ""
 
 
-def open_session(model: bytes, weights: Mapping[str, torch.Tensor], settings: Settings, name: str) -> Any:
+def open_engine(model: bytes, weights: Mapping[str, torch.Tensor], settings: Settings, name: str) -> Any:
     """An InferenceSession of a model, its external initializers given by pointer.
 
-    `weights` must stay alive as long as the session. Raises CompileFailed with the runtime's own words.
+    `weights` must stay alive as long as the engine. Raises CompileFailed with the runtime's own words.
     """
     ort = runtime()
     options = ort.SessionOptions()
@@ -51,7 +51,7 @@ def open_session(model: bytes, weights: Mapping[str, torch.Tensor], settings: Se
     try:
         return ort.InferenceSession(model, options, providers=_providers(settings))
     except Exception as error:  # noqa: BLE001  the runtime's exceptions have no common base but this
-        raise CompileFailed("making the session", str(error)) from error
+        raise CompileFailed("making the engine", str(error)) from error
 
 
 def _providers(settings: Settings) -> list[Any]:

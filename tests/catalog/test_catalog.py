@@ -202,7 +202,7 @@ def test_a_newer_version_counts_more_than_an_older_one(tmp_path):
 
 
 def test_pages_name_each_failure_and_what_was_seen(site):
-    for page in ("backends/openvino.html", "reports/2026.12/dynamo-openvino/2026.4.1-inference-core-cpu.html"):
+    for page in ("backends/dynamo_openvino.html", "reports/2026.12/dynamo-openvino/2026.4.1-inference-core-cpu.html"):
         text = (site / page).read_text()
         assert NAN in text and "nan-positions" in text and "where eager has one" not in text
     assert "No test of inference-core on cpu fails" in (site / "backends/inductor.html").read_text()
@@ -211,7 +211,7 @@ def test_pages_name_each_failure_and_what_was_seen(site):
 def test_a_backend_page_has_its_install_line_and_the_options_of_its_manifest(site):
     text = (site / "backends/inductor.html").read_text()
     assert 'pip install "core[inductor]"' in text and "<code>missing_compiler</code>" in text
-    assert "dynamo:openvino" in (site / "backends/openvino.html").read_text()
+    assert "dynamo:openvino" in (site / "backends/dynamo_openvino.html").read_text()
     assert "tensorrt.html" in (site / "backends/fx2trt.html").read_text()
 
 
@@ -227,7 +227,7 @@ def test_the_benchmark_names_its_machine_and_a_ratio_against_eager(site):
 
 
 def test_a_pair_of_backends_is_compared_test_by_test(site):
-    text = (site / "compare/inductor-openvino.html").read_text()
+    text = (site / "compare/inductor-dynamo_openvino.html").read_text()
     assert "2 tests of common profiles" in text and NAN in text
 
 
@@ -317,19 +317,19 @@ def test_search_leaves_the_rows_that_have_every_word(browser, site):
     assert browser.value(VISIBLE_ROWS) == 1
     browser.value(search % "")
     assert browser.value(VISIBLE_ROWS) > 5
-    browser.open((site / "index.html").as_uri() + "?q=openvino")
+    browser.open((site / "index.html").as_uri() + "?q=dynamo_openvino")
     assert browser.value(VISIBLE_ROWS) == 1
 
 
 def test_the_chooser_opens_the_pair(browser, site):
     browser.open(site / "compare.html")
-    choose = "(() => { const form = document.querySelector('form[data-pairs]'); form.elements.left.value = 'openvino';"
+    choose = "(() => { const form = document.querySelector('form[data-pairs]'); form.elements.left.value = 'dynamo_openvino';"
     choose += " form.elements.right.value = 'inductor'; form.requestSubmit(); })()"
     browser.value(choose)
     for _ in range(100):
         if browser.value("document.readyState") == "complete" and browser.value("location.href").count("-"):
             break
-    assert browser.value("location.pathname").endswith("compare/inductor-openvino.html")
+    assert browser.value("location.pathname").endswith("compare/inductor-dynamo_openvino.html")
 
 
 @pytest.mark.parametrize("width", [400, 1200])
@@ -363,7 +363,7 @@ CONTRAST = """
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_text_has_contrast_in_light_and_dark(browser, site, dark):
-    for page in ("index.html", "backends/openvino.html", "operators.html"):
+    for page in ("index.html", "backends/dynamo_openvino.html", "operators.html"):
         browser.open(site / page, dark=dark)
         ratio, where = browser.value(CONTRAST)
         assert ratio >= 4.5, where

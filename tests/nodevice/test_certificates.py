@@ -93,7 +93,7 @@ def test_without_a_table_nothing_is_certified(tmp_path, monkeypatch):
 
 
 def test_names_are_reserved_foreign_or_gone():
-    assert "inductor" in CATALOG and "openvino" in FOREIGN and {"fx2trt", "nvfuser", "ts"} <= set(GONE)
+    assert "inductor" in CATALOG and "hidet" in FOREIGN and {"fx2trt", "nvfuser", "ts"} <= set(GONE)
     assert not set(CATALOG) & set(FOREIGN) and not set(CATALOG) & set(GONE)
     assert all(entry.note for entry in GONE.values())
     assert all(entry.successor in EVERYTHING for entry in GONE.values())

@@ -43,8 +43,8 @@ _STRICT_OPENVINO = {"config": {"INFERENCE_PRECISION_HINT": "f32"}}
 
 TRAITS: Mapping[str, Traits] = {
     "openvino": Traits(
-        # int64 and float64 are accepted, and computed in int32 and float32
-        dtypes=("float32", "float16", "bfloat16", "int32", "int16", "int8", "uint8", "bool"),
+        # int64 and float64 are accepted, and computed in int32 and float32; sums of 8 bits saturate instead of wrapping
+        dtypes=("float32", "float16", "bfloat16", "int32", "int16", "bool"),
         precision={"ieee": _STRICT_OPENVINO, "bf16": {}},
         note="relu of NaN may be 0; what it has no operator for, and graphs of one node, run on torch's own kernels",
     ),

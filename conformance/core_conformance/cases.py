@@ -88,9 +88,13 @@ def _outcome(case: Case, run: Callable[[], None]) -> Result:
         run()
     except pytest.skip.Exception as skipped:
         return Result(case, "skipped", message=str(skipped))
-    except BackendError as error:
-        refused = refuses(error)
-        return Result(case, "refused" if refused else "failed", "" if refused else "error", str(error))
+    except pytest.fail.Exception as failure:
+        return Result(case, "failed", rule_of(failure) or "exception", str(failure))
     except Exception as error:  # whatever a backend raises is what came of the test
-        return Result(case, "failed", rule_of(error) or "exception", f"{type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {error}"
+        if refuses(error):
+            return Result(case, "refused", message=text)
+        return Result(
+            case, "failed", rule_of(error) or ("error" if isinstance(error, BackendError) else "exception"), text
+        )
     return Result(case, "passed")

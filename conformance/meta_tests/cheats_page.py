@@ -1,4 +1,4 @@
-"""The lines of docs/conformance-tests.md that follow from the code. `python cheats_page.py` writes them into the page."""
+"""The lines of docs/conformance-tests.md that follow from the code; `python cheats_page.py` writes them there."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ FACTOR = {torch.float16: 3.0, torch.bfloat16: 3.0}
 """k of the first part; 2 for what is not named."""
 FEW = 4.0
 """A mean over n elements is itself uncertain: k grows by FEW / sqrt(n), to five times for a single number."""
-ELEMENT = 8.0
+ELEMENT = 16.0
 """c of the second part. See docs/conformance.md for the calibration of both."""
 STRAY = 0.001
 """The share of elements that may exceed c, up to ten times it."""

@@ -12,7 +12,9 @@ from typing import Any
 from core.errors import SuiteMisused
 
 from . import SUITE, declarations, profiles, report
+from .seeds import seed_of
 
+DISTRIBUTION = "core-conformance"
 NAMESPACE = "core-conformance"
 """What signatures are made for."""
 OUTCOMES = ("passed", "failed", "declared", "xfailed", "skipped")
@@ -64,6 +66,10 @@ def _contents(made: Mapping[str, Any]) -> Iterable[Problem]:
             yield Problem("outcome", f"{name} failed, and nothing says how")
     if not made["nonce"]:
         yield Problem("nonce", "it has no nonce, so its values were known beforehand")
+    digests = made["environment"].get("digests", {})
+    plugin, suite = (digests.get(name, "") for name in (made["backend"].get("distribution"), DISTRIBUTION))
+    if made["seed"] != seed_of(plugin, suite, str(made["nonce"])):
+        yield Problem("seed", "its seed does not follow from its nonce and the digests of plugin and suite")
 
 
 def _verdict(made: Mapping[str, Any]) -> Iterable[Problem]:

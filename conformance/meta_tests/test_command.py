@@ -8,6 +8,8 @@ import json
 import pytest
 from core_conformance import profiles, report
 from core_conformance.decoys import decoy_tests
+from core_conformance.digests import distribution_digest
+from core_conformance.seeds import seed_of
 
 from core.cli import main
 from core.errors import SuiteMisused, SuiteNotInstalled
@@ -24,7 +26,7 @@ def made(tmp_path):
         device="cpu",
         tests=tests,
         nonce="n",
-        seed=1,
+        seed=seed_of(distribution_digest("core"), distribution_digest("core-conformance"), "n"),
         started="2026-12-01T10:00:00+00:00",
         ended="2026-12-01T10:05:00+00:00",
         declarations=[],

@@ -9,7 +9,9 @@ import subprocess
 import pytest
 from core_conformance import report, verify
 from core_conformance.decoys import decoy_tests
+from core_conformance.digests import distribution_digest
 from core_conformance.profiles import load
+from core_conformance.seeds import seed_of
 
 DECOYS = decoy_tests(load("dynamic").decoys)
 DYNAMIC = ["dynamic::DynamicTests::a", "dynamic::DynamicTests::b"]
@@ -28,7 +30,7 @@ def made(tests=None, declarations=(), profile="dynamic", label=""):
         device="cpu",
         tests=found,
         nonce="n",
-        seed=1,
+        seed=seed_of(distribution_digest("core"), distribution_digest("core-conformance"), "n"),
         started="2026-12-01T10:00:00+00:00",
         ended="2026-12-01T10:05:00+00:00",
         declarations=declarations,
@@ -76,7 +78,10 @@ def test_a_report_without_tests_or_nonce_or_keys_is_not_valid():
     assert "empty" in rules(made({}))
     without = made()
     without["nonce"] = ""
-    assert rules(signed(without)) == {"nonce"}
+    assert rules(signed(without)) == {"nonce", "seed"}
+    chosen = made()
+    chosen["seed"] = 7
+    assert rules(signed(chosen)) == {"seed"}
     del without["seed"]
     assert rules(without) == {"schema"}
     assert rules({**made(), "schema": 9}) == {"schema"}

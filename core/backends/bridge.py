@@ -29,6 +29,7 @@ from ..plugin import Artifact, Backend, Capabilities, CompileContext, Finding, O
 from ..torch_compat import tracing
 from .foreign import OURS, PREFIX, TRAITS, ForeignBackend, Traits
 from .foreign_outputs import own_memory, told_of_torchs_kernels
+from .loading import watched_import
 from .policy import normalise
 from .resolved import ResolvedBackend
 
@@ -50,8 +51,10 @@ def load_foreign(name: str, found: ForeignBackend | None) -> ResolvedBackend:
 
     Raises BackendBroken when its module does not import, BackendNotInstalled when torch knows no such name.
     """
+    owner, release = (found.distribution, found.version) if found is not None else ("torch", torch.__version__)
     try:
-        function = _callable(name, found)
+        with watched_import(f"{PREFIX}{name}", owner, release):
+            function = _callable(name, found)
     except (BackendNotInstalled, BridgeLoop):
         raise
     except (Exception, SystemExit) as error:  # whatever a foreign module raises while it is imported

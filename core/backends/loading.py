@@ -74,40 +74,43 @@ def load(backend: InstalledBackend, manager: pluggy.PluginManager, config: Mappi
     if normalise(backend.distribution) == PROJECT:
         resolved, plugin = _resolve(backend, manager, config)
         return Loaded(resolved, plugin=plugin)
-    with _slow_import_told(backend):
-        before = process_state.take()
-        try:
-            resolved, plugin = _resolve(backend, manager, config)
-        finally:
-            findings = tuple(_findings(backend, before.changes()))
-    return Loaded(resolved, findings, plugin)
-
-
-def _findings(backend: InstalledBackend, changes: list[process_state.Change]) -> Iterator[Finding]:
     issues = backend.manifest.issues if backend.manifest is not None else ""
-    for change in changes:
-        outcome = "; it was put back" if change.restored else "; it can't be put back"
-        finding = Finding(
-            "warning",
-            f"loading backend {backend.name!r} of {backend.distribution} {backend.version} changed the process: "
-            f"{change.text}{outcome}",
-            f"report it at {issues}" if issues else "report it to the plugin's authors",
-        )
-        emit(BackendReported(backend.name, finding))
-        yield finding
+    with watched_import(backend.name, backend.distribution, backend.version, issues) as findings:
+        resolved, plugin = _resolve(backend, manager, config)
+    return Loaded(resolved, tuple(findings), plugin)
 
 
 @contextmanager
-def _slow_import_told(backend: InstalledBackend) -> Iterator[None]:
-    """While the plugin is imported: after IMPORT_SECONDS an event and a warning say which one it is and what to do."""
+def watched_import(name: str, distribution: str, version: str, issues: str = "") -> Iterator[list[Finding]]:
+    """Around an import of a plugin's code: what it changes in the process is put back and told; a slow one is told.
+
+    Gives a list that holds the findings once the block is over, however it ends.
+    """
+    findings: list[Finding] = []
+    with _slow_import_told(name, distribution):
+        before = process_state.take()
+        try:
+            yield findings
+        finally:
+            for change in before.changes():
+                what = f"loading backend {name!r} of {distribution} {version} changed the process: {change.text}"
+                text = f"{what}; it was put back" if change.restored else f"{what}; it can't be put back"
+                remedy = f"report it at {issues}" if issues else "report it to the plugin's authors"
+                findings.append(Finding("warning", text, remedy))
+                emit(BackendReported(name, findings[-1]))
+
+
+@contextmanager
+def _slow_import_told(name: str, distribution: str) -> Iterator[None]:
+    """While a plugin is imported: after IMPORT_SECONDS an event and a warning say which one it is and what to do."""
 
     def tell() -> None:
-        text = f"importing {backend.distribution} for the backend {backend.name!r} has taken {IMPORT_SECONDS:g} s"
+        text = f"importing {distribution} for the backend {name!r} has taken {IMPORT_SECONDS:g} s"
         remedy = (
-            f"CORE_DISABLE_PLUGINS={backend.distribution} leaves it out; `python -m core doctor {backend.name}` "
+            f"CORE_DISABLE_PLUGINS={distribution} leaves it out; `python -m core doctor {name}` "
             "imports it in a process of its own, with a limit"
         )
-        emit(BackendReported(backend.name, Finding("warning", text, remedy)))
+        emit(BackendReported(name, Finding("warning", text, remedy)))
         warnings.warn(f"{text} and goes on; {remedy}", stacklevel=2)
 
     timer = threading.Timer(IMPORT_SECONDS, tell)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..backends import refusals
 from ..backends.discovery import InstalledBackend
+from ..backends.foreign import ForeignBackend
 from ..backends.manifest import running_versions
 from ..backends.registry import Registry
 from ..backends.versions import in_range
@@ -38,7 +39,8 @@ def examine(registry: Registry, name: str | None = None, *, verify: bool = False
     name: only that backend; verify: also compile a small function with each backend and compare it with eager.
     """
     if name is not None:
-        return _backend(registry, registry.find(name), verify)
+        foreign = registry.find_foreign(name)
+        return _foreign(registry, foreign, verify) if foreign else _backend(registry, registry.find(name), verify)
     findings = [_python(), _torch(), *_shadowing(Path.cwd()), *_settings()]
     findings += [*_conflicts(registry), *_strangers(registry), *_quarantined(registry), *registry.findings()]
     with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
@@ -123,6 +125,15 @@ def _backend(registry: Registry, backend: InstalledBackend, verify: bool) -> lis
     if reason:
         findings.append(Finding("warning", f"{label}: {reason}", f"pip install --upgrade {backend.distribution}"))
     return findings + _probed(label, backend.qualified, verify)
+
+
+def _foreign(registry: Registry, foreign: ForeignBackend, verify: bool) -> list[Finding]:
+    """A backend of another project is looked at when it is named: its import may bring all of torch's compiler."""
+    label = f"backend {foreign.use!r} ({foreign.distribution} {foreign.version})"
+    refusal = registry.foreign_refusal(foreign)
+    if refusal:
+        return [Finding("info", f"{label} is not allowed: {refusal}")]
+    return _probed(label, foreign.use, verify)
 
 
 def _remedy(registry: Registry, backend: InstalledBackend, state: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from ..backends.probing import ask
 from ..backends.registry import Registry, default_registry
 from ..errors import CoreError
+from ..events import BackendReported, Event, subscribe
 from ..plugin import Finding, Probe
 
 
@@ -30,14 +31,24 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _findings(registry: Registry, name: str, *, verify: bool) -> Iterator[Finding]:
+    reported: list[Finding] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, BackendReported):
+            reported.append(event.finding)
+
+    stop = subscribe(note)
     try:
         resolved = registry.resolve(name)
     except CoreError as error:
+        yield from reported
         trace = next((record.traceback for record in registry.quarantined() if record.error is error), "")
         text = f"BACKEND can't be loaded: [{error.id}] {error.what}" + (f"\n{trace.rstrip()}" if trace else "")
         yield Finding("error", text, error.remedy)
         return
-    yield from registry.findings()
+    finally:
+        stop()
+    yield from reported
     devices = sorted({entry.partition(":")[0] for entry in resolved.capabilities.devices}) or ["cpu"]
     usable = []
     for device in devices:

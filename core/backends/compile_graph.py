@@ -30,7 +30,8 @@ def compile_graph(
     """Compile a captured graph. `backend` is whatever `resolve` of the registry takes, a ResolvedBackend or a Lineup.
 
     The returned callable takes the graph's inputs in order and returns its outputs as a tuple; it has an attribute
-    `followers` (see first_run.checked_once). announce: say that a graph was captured, which is once. Raises the errors CORE-B001 to CORE-B007 and CORE-B015 to CORE-B017.
+    `followers` (see first_run.checked_once). announce: say that a graph was captured, which is once. Raises the
+    errors CORE-B001 to CORE-B007 and CORE-B015 to CORE-B017.
     """
     lineup = as_lineup(backend, options)
     chooser = getattr(lineup.first, "compile_captured", None)

@@ -148,6 +148,8 @@ class _Choice:
             return "no other backend is a candidate"
         if self.frozen:
             return "frozen: there is no stored decision for this graph"
+        if self.options.freeze:
+            return "weights are constants (freeze=True): copies of them are others"
         return unmeasurable(self.captured)
 
     # -- the calls up to the decision ----------------------------------------------------------------------------------

@@ -216,6 +216,17 @@ def test_without_a_certificate_nobody_is_tried_and_the_reason_is_said(site, deci
     assert "no certificate for inference-core" in reasons(event)["quick"]
 
 
+def test_frozen_weights_are_not_copied(site, decided):
+    add_backend(site, "quick", FAST.format(name="quick", body="call = None"))
+    module = torch.nn.Linear(4, 2)
+    compiled = core.compile(module, backend="auto", options={"candidates": ["quick"]}, freeze=True)
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        for _ in range(4):
+            torch.testing.assert_close(compiled(x), module(x))
+    assert [event.winner for event in decided] == ["inductor"] and "freeze=True" in decided[0].reason
+
+
 def test_explain_shows_the_table_of_one_call(site):
     add_backend(site, "quick", FAST.format(name="quick", body="call = None"))
     explanation = core.explain(program, backend="auto", options={"candidates": ["quick"]})(*pair())

@@ -115,8 +115,16 @@ def _plainly(name: str) -> Callable[[Any, Any], str]:
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
+_OF_TORCH = {"TORCHINDUCTOR_CACHE_DIR"}
+"""Variables that torch sets for itself when its compiler is imported."""
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _OF_TORCH}
+
+
 def _environment_restore(before: dict[str, str]) -> None:
-    for name in set(os.environ) - before.keys():
+    for name in _environment().keys() - before.keys():
         del os.environ[name]
     os.environ.update(before)
 
@@ -300,7 +308,7 @@ def _numpy_parts() -> list[Part]:
 
 
 _PARTS = (
-    Part("environment", lambda: dict(os.environ), _environment_restore, _keys("the environment variables")),
+    Part("environment", _environment, _environment_restore, _keys("the environment variables")),
     Part(
         "sys.path",
         lambda: list(sys.path),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import onnx
 import torch
 from onnx import helper
@@ -20,6 +21,7 @@ from .types import WIDER, element_type
 
 # Which input decides the type of a node, where it is not the first; the other inputs of that dtype are cast with it.
 _TYPED_BY = {"Where": 1, "OneHot": 2}
+_BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _BOOL_RESULTS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsNaN IsInf Not And Or Xor".split())
 _INT64_RESULTS = frozenset("ArgMax ArgMin Shape Size NonZero".split())
 
@@ -101,6 +103,19 @@ class ModelBuilder:
             found = tuple(self.cast(value, dtype) if value.dtype is computed else value for value in found)
         return found
 
+    def select(self, condition: Value, one: Value, two: Value) -> Value:
+        """Where, with the sign of every zero kept."""
+        carrier = _BITS.get(one.dtype)
+        if not self.target.adds_to_select or carrier is None or not self.target.computes("BitCast", one.dtype):
+            return self.node("Where", condition, one, two)
+        chosen = self.node("Where", condition, self._bits(one, carrier), self._bits(two, carrier))
+        return self._bits(chosen, one.dtype)
+
+    def _bits(self, value: Value, dtype: torch.dtype) -> Value:
+        name = self.fresh()
+        self.nodes.append(helper.make_node("BitCast", [value.name], [name], to=element_type(dtype)))
+        return Value(name, dtype, value.fake)
+
     def _computed(self, operator: str, dtype: torch.dtype) -> torch.dtype:
         if self.target.computes(operator, dtype):
             return dtype
@@ -144,8 +159,7 @@ class ModelBuilder:
         key = (tuple(map(repr, flat)), dtype, sizes)
         found = self._constants.get(key)
         if found is None:
-            tensor = torch.tensor(flat, dtype=dtype).reshape(sizes)
-            found = self._constants[key] = self.tensor(tensor)
+            found = self._constants[key] = self.initializer(constant_bytes(flat, dtype), dtype, sizes)
         return found
 
     def scalar(self, number: Any, dtype: torch.dtype) -> Value:
@@ -159,13 +173,17 @@ class ModelBuilder:
     def tensor(self, tensor: torch.Tensor, name: str | None = None) -> Value:
         """A real tensor as an initializer, its bytes in the model."""
         dense = tensor.detach().cpu().contiguous()
+        return self.initializer(raw_bytes(dense), dense.dtype, tuple(dense.shape), name).like(dense)
+
+    def initializer(self, data: bytes, dtype: torch.dtype, sizes: Sequence[int], name: str | None = None) -> Value:
+        """A constant from its bytes, little-endian and contiguous."""
         proto = onnx.TensorProto()
         proto.name = name or self.fresh()
-        proto.data_type = element_type(dense.dtype)
-        proto.dims.extend(dense.shape)
-        proto.raw_data = raw_bytes(dense)
+        proto.data_type = element_type(dtype)
+        proto.dims.extend(sizes)
+        proto.raw_data = data
         self.initializers.append(proto)
-        return Value(proto.name, dense.dtype, dense)
+        return Value(proto.name, dtype)
 
     # -- sizes -------------------------------------------------------------------------------------------------------
 
@@ -210,6 +228,36 @@ class ModelBuilder:
                 if not isinstance(other, int) and other.node.expr == size.node.expr:
                     return self.size_of(source, axis)
         raise ConversionError(f"the size {size} is that of no operand")
+
+
+_FORMATS = {
+    torch.float32: "<f4",
+    torch.float64: "<f8",
+    torch.float16: "<f2",
+    torch.int64: "<i8",
+    torch.int32: "<i4",
+    torch.int16: "<i2",
+    torch.int8: "<i1",
+    torch.uint8: "<u1",
+    torch.bool: "?",
+}
+
+
+def constant_bytes(numbers: Sequence[Any], dtype: torch.dtype) -> bytes:
+    """Numbers as the bytes of a tensor of `dtype`, rounded as torch rounds them. No torch tensor is made for it: the
+    graph may be converted while fake tensors are."""
+    if dtype is torch.bfloat16:
+        bits = numpy.array(numbers, dtype="<f4").view("<u4").astype(numpy.uint64)
+        even = bits + 0x7FFF + ((bits >> 16) & 1)  # to the nearest, ties to even
+        nan = numpy.isnan(numpy.array(numbers, dtype="<f4"))
+        return bytes(numpy.where(nan, 0x7FC0, even >> 16).astype("<u2").tobytes())
+    kind = _FORMATS[dtype]
+    if dtype.is_floating_point or dtype is torch.bool:
+        with numpy.errstate(over="ignore"):
+            return numpy.array(numbers, dtype=numpy.float64 if dtype.is_floating_point else bool).astype(kind).tobytes()
+    bits_of = numpy.dtype(kind).itemsize * 8
+    wrapped = [int(number) & (2**bits_of - 1) for number in numbers]
+    return numpy.array(wrapped, dtype=f"<u{bits_of // 8}").tobytes()
 
 
 def raw_bytes(tensor: torch.Tensor) -> bytes:

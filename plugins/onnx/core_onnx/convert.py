@@ -18,7 +18,7 @@ from .registry import load_converters, operator_name
 from .target import EVERYTHING, Target
 from .types import ELEMENT_TYPES, element_type
 
-_IR_VERSION = 8  # that of opset 18's time: older runtimes refuse a newer one
+_IR_VERSIONS = {18: 8, 26: 13}  # those of the opset's own time: older runtimes refuse a newer one
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,8 @@ class _Conversion:
             self.builder.nodes, name, self.inputs, self.outputs, initializer=self.builder.initializers
         )
         opset = helper.make_opsetid("", self.builder.target.opset)
-        model = helper.make_model(written, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="core-onnx")
+        version = _IR_VERSIONS.get(self.builder.target.opset, 10)
+        model = helper.make_model(written, opset_imports=[opset], ir_version=version, producer_name="core-onnx")
         return OnnxGraph(model, tuple(self.input_names), references, self.dtypes, self.external)
 
     def _call(self, node: fx.Node) -> Any:

@@ -18,13 +18,15 @@ class Target:
 
     opset: the version of ONNX's operator set that the model is written in; computes: (ONNX operator, dtype) -> whether
     the runtime has a kernel of that operator for values of that dtype; drops_nan: operators in which it turns NaN into
-    a number, as ONNX leaves it free to do, and that are written out of comparisons instead.
+    a number, as ONNX leaves it free to do, and that are written out of comparisons instead; adds_to_select: its Where
+    adds the two sides, each masked, which makes 0 of -0: floats are chosen by their bits where there is a BitCast.
     """
 
     name: str = "onnx"
     opset: int = 18
     computes: Callable[[str, torch.dtype], bool] = _everything
-    drops_nan: frozenset[str] = frozenset()
+    drops_nan: frozenset[str] = frozenset(("Max", "Min"))
+    adds_to_select: bool = False
 
 
 EVERYTHING = Target()

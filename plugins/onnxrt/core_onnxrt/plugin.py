@@ -82,9 +82,9 @@ class OnnxRuntimeBackend(Backend):
         return compile_graph(graph, fake_inputs, ctx)
 
     def cache_key(self, ctx: CompileContext) -> bytes:
-        from .runtime import OPSET, runtime
+        from .runtime import runtime
 
-        return f"{__version__} {runtime().__version__} {OPSET} {sorted(ctx.options.items())}".encode()
+        return f"{__version__} {runtime().__version__} {sorted(ctx.options.items())}".encode()
 
     def serialize(self, artifact: Artifact) -> bytes | None:
         from .artifact import stored

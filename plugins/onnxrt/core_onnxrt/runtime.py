@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from core_onnx import Target
 
-OPSET = 18
+OPSETS = (26, 18)  # the first has BitCast; the second is what every supported runtime knows
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _TYPE_NAMES = {
     torch.float32: "tensor(float)",
@@ -37,15 +37,15 @@ def runtime() -> Any:
 
 
 @functools.lru_cache(maxsize=4)
-def kernels_of(provider: str) -> dict[str, frozenset[str]]:
-    """ONNX operator -> the types that `provider` has a kernel of opset 18 for; empty where the runtime doesn't tell."""
+def kernels_of(provider: str, opset: int) -> dict[str, frozenset[str]]:
+    """ONNX operator -> the types that `provider` has a kernel for in an opset; empty where the runtime doesn't tell."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     definitions = getattr(state, "get_all_opkernel_def", None)
     found: dict[str, set[str]] = {}
     for kernel in definitions() if definitions is not None else ():
         first, last = kernel.version_range
-        if kernel.provider == provider and not kernel.domain and first <= OPSET <= last:
+        if kernel.provider == provider and not kernel.domain and first <= opset <= last:
             found.setdefault(kernel.op_name, set()).update(_chosen_types(kernel.op_name, kernel.type_constraints))
     return {name: frozenset(types) for name, types in found.items()}
 
@@ -60,14 +60,16 @@ def _chosen_types(operator: str, constraints: dict[str, Iterable[str]]) -> Itera
 @functools.lru_cache(maxsize=4)
 def target_of(device: str) -> Target:
     """What the runtime computes on "cpu" or "cuda": what the provider has no kernel for, CUDA leaves to the CPU."""
-    kernels = kernels_of(PROVIDERS["cpu"])
+    name = f"onnxruntime {runtime().__version__}"
+    opset = next((one for one in OPSETS if "BitCast" in kernels_of(PROVIDERS["cpu"], one)), OPSETS[-1])
+    kernels = kernels_of(PROVIDERS["cpu"], opset)
     if not kernels:
-        return Target(f"onnxruntime {runtime().__version__}", OPSET)
+        return Target(name, opset)
 
     def computes(operator: str, dtype: torch.dtype) -> bool:
         return operator in _FUNCTIONS or _TYPE_NAMES[dtype] in kernels.get(operator, ())
 
-    return Target(f"onnxruntime {runtime().__version__}", OPSET, computes)
+    return Target(name, opset, computes, drops_nan=frozenset(), adds_to_select=True)
 
 
 def has_provider(device: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy
 import torch
 
 from ..builder import ModelBuilder, Value
@@ -62,7 +63,7 @@ def _causal(b: ModelBuilder, query: Value, key: Value) -> Value:
     rows, columns = query.shape[-2], key.shape[-2]
     start, step = b.scalar(0, torch.int64), b.scalar(1, torch.int64)
     if isinstance(rows, int) and isinstance(columns, int):
-        return b.tensor(torch.ones(rows, columns, dtype=torch.bool).tril())
+        return b.initializer(numpy.tri(rows, columns, dtype=bool).tobytes(), torch.bool, (rows, columns))
     down = b.node("Range", start, b.size_of(query, query.rank - 2), step)
     across = b.node("Range", start, b.size_of(key, key.rank - 2), step)
     return b.node("LessOrEqual", b.node("Unsqueeze", across, b.ints([0])), b.node("Unsqueeze", down, b.ints([1])))

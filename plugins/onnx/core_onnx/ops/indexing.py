@@ -18,6 +18,20 @@ def embedding(b: ModelBuilder, weight: Value, indices: Value, *settings: Any, **
     return b.node("Gather", weight, _index(b, indices), axis=0)
 
 
+@converts("aten.embedding_renorm.default")
+def embedding_renorm(b: ModelBuilder, weight: Value, indices: Value, max_norm: float, norm_type: float) -> Value:
+    """The rows that are read, made no longer than `max_norm`."""
+    dtype = weight.dtype
+    order = b.scalar(norm_type, dtype)
+    powers = b.node("Pow", b.node("Abs", weight), order)
+    norm = b.node("Pow", b.node("ReduceSum", powers, b.ints([1]), keepdims=1), b.scalar(1 / norm_type, dtype))
+    factor = b.node("Div", b.scalar(max_norm, dtype), b.node("Add", norm, b.scalar(1e-7, dtype)))
+    short = b.node("Where", b.node("Greater", norm, b.scalar(max_norm, dtype)), b.node("Mul", weight, factor), weight)
+    flat = b.reshape(b.cast(indices, torch.int64), [-1])
+    rows = b.node("Gather", short, flat, axis=0)
+    return b.node("ScatterND", weight, b.node("Unsqueeze", flat, b.ints([1])), rows)
+
+
 def _index(b: ModelBuilder, value: Value) -> Value:
     if value.dtype is torch.bool or value.dtype is torch.uint8:
         raise ConversionError("a mask as an index gives as many values as are true")
@@ -27,7 +41,7 @@ def _index(b: ModelBuilder, value: Value) -> Value:
 @converts("aten.index_select.default")
 def index_select(b: ModelBuilder, x: Value, dim: int, index: Value) -> Value:
     if not x.rank:
-        raise ConversionError("an index into a tensor without dimensions")
+        return b.node("Identity", x)
     value = index if index.rank else b.reshape(index, [1])
     return b.node("Gather", x, _index(b, value), axis=dim % x.rank)
 

@@ -195,15 +195,33 @@ def power(b: ModelBuilder, x: Any, exponent: Any) -> Value:
             return b.node("Mul", base, base)
         if exponent == 3:
             return b.node("Mul", b.node("Mul", base, base), base)
+        if not dtype.is_floating_point and 0 <= exponent <= 64:
+            return _repeated(b, base, int(exponent))
         if dtype.is_floating_point and exponent == 0.5:
             return b.node("Sqrt", base)
         if dtype.is_floating_point and exponent in (-1, -0.5):
             return b.node("Reciprocal", base if exponent == -1 else b.node("Sqrt", base))
         if not dtype.is_floating_point and exponent < 0:
             raise ConversionError("an integer to a negative power raises in eager")
+        if not dtype.is_floating_point:
+            raise ConversionError("runtimes raise integers to powers as doubles, which don't wrap")
     elif not dtype.is_floating_point:
         raise ConversionError("eager raises on integers to negative powers, which a tensor may hold")
     return b.node("Pow", base, operand(b, exponent, dtype))
+
+
+def _repeated(b: ModelBuilder, base: Value, exponent: int) -> Value:
+    """An integer power by squaring: products wrap as torch's do."""
+    result = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else b.node("Mul", result, base)
+        exponent >>= 1
+        if exponent:
+            base = b.node("Mul", base, base)
+    if result is None:
+        return b.node("Expand", b.scalar(1, base.dtype), b.node("Shape", base))
+    return b.node("Identity", result)
 
 
 @converts("aten.addcmul.default")
@@ -259,7 +277,7 @@ def trunc(b: ModelBuilder, x: Value) -> Value:
     if not x.dtype.is_floating_point:
         return b.node("Identity", x)
     negative = b.node("Less", x, b.scalar(0, x.dtype))
-    return b.node("Where", negative, b.node("Ceil", x), b.node("Floor", x))
+    return b.select(negative, b.node("Ceil", x), b.node("Floor", x))
 
 
 @converts("aten.frac.default")
@@ -318,12 +336,12 @@ for _aten, _onnx in {"and": "And", "or": "Or", "xor": "Xor"}.items():
 @converts("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
 def where(b: ModelBuilder, condition: Value, x: Any, other: Any) -> Value:
     dtype = b.result.dtype
-    return b.node("Where", b.cast(condition, torch.bool), operand(b, x, dtype), operand(b, other, dtype))
+    return b.select(b.cast(condition, torch.bool), operand(b, x, dtype), operand(b, other, dtype))
 
 
 @converts("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def masked_fill(b: ModelBuilder, x: Value, mask: Value, value: Any) -> Value:
-    return b.node("Where", b.cast(mask, torch.bool), operand(b, value, x.dtype), x)
+    return b.select(b.cast(mask, torch.bool), operand(b, value, x.dtype), x)
 
 
 def _keep_nan(b: ModelBuilder, x: Value, result: Value) -> Value:
@@ -333,6 +351,9 @@ def _keep_nan(b: ModelBuilder, x: Value, result: Value) -> Value:
 
 def _extreme(b: ModelBuilder, one: Value, two: Value, comparison: str) -> Value:
     """The greater or lesser of two, NaN where either is."""
+    name = "Max" if comparison == "Greater" else "Min"
+    if name not in b.target.drops_nan:
+        return b.node(name, one, two)
     chosen = b.node("Where", b.node(comparison, one, two), one, two)
     return _keep_nan(b, one, chosen)  # a comparison with NaN is false: `two`, which is the NaN or is not
 

@@ -55,9 +55,13 @@ def max_pool_with_indices(
     if b.wanted(1):
         raise ConversionError("the places of a pool's extremes, where NaN counts as the greatest")
     pooled = b.node("MaxPool", value, **settings)
-    unknown = b.cast(b.node("IsNaN", value), torch.float32)
-    found = b.node("Greater", b.node("MaxPool", unknown, **settings), b.scalar(0, torch.float32))
-    result = b.node("Where", found, b.scalar(float("nan"), x.dtype), pooled)
+    # Of a window that holds NaN, or nothing above minus infinity, a runtime may give anything: 2 is NaN, 0 the other.
+    one, kind = b.scalar(1, torch.float32), torch.float32
+    above = b.cast(b.node("Greater", value, b.scalar(float("-inf"), x.dtype)), kind)
+    class_of = b.node("Where", b.node("IsNaN", value), b.scalar(2, kind), above)
+    found = b.node("MaxPool", class_of, **settings)
+    result = b.node("Where", b.node("Greater", found, one), b.scalar(float("nan"), x.dtype), pooled)
+    result = b.node("Where", b.node("Less", found, one), b.scalar(float("-inf"), x.dtype), result)
     return _without(b, result, x, dims), None
 
 

@@ -19,18 +19,48 @@ def _reduce(b: ModelBuilder, name: str, x: Value, dims: Any, keepdim: bool) -> V
     return b.node(name, x, b.ints(axes), keepdims=int(keepdim))
 
 
+_LONG = 4096  # values that a running sum in the tensor's own float type still adds precisely enough
+_EXACT = 2**21  # 32-bit integers whose sum a double holds
+
+
+def _counted(x: Value, dims: Any) -> int | None:
+    """How many values are reduced to one, None where a size is symbolic."""
+    count = 1
+    for axis in axes_of(dims, x.rank):
+        if not isinstance(x.shape[axis], int):
+            return None
+        count *= x.shape[axis]
+    return count
+
+
+def _summed(b: ModelBuilder, name: str, x: Value, dims: Any, keepdim: bool) -> Value:
+    """A sum or mean. Long ones are taken in float64: runtimes add one value after the other, torch in blocks."""
+    dtype, count = b.result.dtype, _counted(x, dims)
+    if not dtype.is_floating_point:
+        if x.dtype is torch.int64 or count is None or count > _EXACT:
+            raise ConversionError("runtimes add integers as doubles, which round what is beyond 2**53")
+        return _reduce(b, name, b.cast(x, dtype).like(x.fake), dims, keepdim)
+    long = dtype is torch.float32 and (count is None or count > _LONG)
+    wide = torch.float64 if long and b.target.computes(name, torch.float64) else dtype
+    return b.cast(_reduce(b, name, b.cast(x, wide).like(x.fake), dims, keepdim), dtype)
+
+
 @converts("aten.sum.dim_IntList", "aten.sum.default")
 def sum_(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **kwargs: Any) -> Value:
-    return _reduce(b, "ReduceSum", b.cast(x, b.result.dtype).like(x.fake), dims, keepdim)
+    return _summed(b, "ReduceSum", x, dims, keepdim)
 
 
 @converts("aten.mean.dim", "aten.mean.default")
 def mean(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **kwargs: Any) -> Value:
-    return _reduce(b, "ReduceMean", b.cast(x, b.result.dtype).like(x.fake), dims, keepdim)
+    if _counted(x, dims) == 0:
+        raise ConversionError("a mean of no values")
+    return _summed(b, "ReduceMean", x, dims, keepdim)
 
 
 @converts("aten.prod.default", "aten.prod.dim_int")
 def prod(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **kwargs: Any) -> Value:
+    if not b.result.dtype.is_floating_point:
+        raise ConversionError("runtimes multiply integers as doubles, which don't wrap")
     return _reduce(b, "ReduceProd", b.cast(x, b.result.dtype).like(x.fake), dims, keepdim)
 
 

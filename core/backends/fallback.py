@@ -90,8 +90,8 @@ class Lineup:
                 refusals.append(refusal)
         if refusals and not able and not self.may_fall_back:
             raise refusals[0]
-        for refusal in refusals:
-            emit(FellBack("backend", refusal.what, first_line(captured)))
+        for passed in refusals:
+            emit(FellBack("backend", passed.what, first_line(captured)))
         return able
 
     @property
@@ -172,8 +172,8 @@ def lineup_of(options: CompileOptions) -> Lineup:
             claimants.append(resolved)
     if not claimants:
         raise refusals[0]
-    for refusal in refusals:
-        emit(FellBack("backend", refusal.what))
+    for passed in refusals:
+        emit(FellBack("backend", passed.what))
     return Lineup(claimants, options)
 
 

@@ -81,7 +81,7 @@ def fresh_once(run: Callable[..., Any], fresh: Sequence[int], label: str) -> Cal
         for follower in followers:
             follower(final)
         followers.clear()
-        return outputs
+        return tuple(outputs)
 
     namespace["run"] = first
     compiled.followers = followers  # type: ignore[attr-defined]

@@ -153,10 +153,11 @@ def _divided(
         plan.unclaimed = [node for node in work if owners[node] is None]
         if plan.unclaimed:
             return plan
-        fresh = [at for at in sorted(set(owners.values())) if at not in own and _asks_own(line, at)]  # type: ignore[type-var]
+        positions = sorted({at for at in owners.values() if at is not None})
+        fresh = [at for at in positions if at not in own and _asks_own(line, at)]
         if not fresh:
             break
-        _ask_own(module, line, fresh[0], owners, own, found)  # type: ignore[arg-type]
+        _ask_own(module, line, fresh[0], owners, own, found)
     groups = [group for groups in own.values() for group in groups]
     plan.regions = convex_regions(module.graph, owners, groups)  # type: ignore[arg-type]
     return plan
@@ -263,7 +264,7 @@ def convex_regions(
             open_to = [at for at in range(len(members)) if owner_of[at] == owner and not given[at]]
             viable = [at for at in open_to if not above >> at & 1]
             feeding = [at for at in viable if direct >> at & 1]
-            place = (feeding or viable or [None])[-1]
+            place = next(reversed(feeding or viable), None)
         if place is None:
             place = len(members)
             members.append([])

@@ -119,4 +119,4 @@ def _elements(value: Any) -> int:
 
 
 def _bytes(value: Any) -> int:
-    return _elements(value) * value.element_size()
+    return _elements(value) * int(value.element_size())

@@ -132,7 +132,7 @@ def _run_one(each: SourcedPass, module: fx.GraphModule, stage: str, captured: Ca
     trial = fx.GraphModule(module, copy.deepcopy(module.graph), type(module).__name__)
     what = f"the pass {each.wanted.name!r} of stage {stage!r}"
     try:
-        result = each.wanted.run(trial)
+        result: fx.GraphModule = each.wanted.run(trial)
         _verify(module, result, stage, captured)
     except _Invalid as wrong:
         return _without(each, module, stage, f"{what} {wrong}", wrong)

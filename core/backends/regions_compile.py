@@ -93,7 +93,7 @@ def _whole_by_first(task: Task) -> Callable[..., Any] | None:
 def _whole(task: Task, resolved: ResolvedBackend) -> Callable[..., Any]:
     nodes = task.placeholders
     results = next(node for node in reversed(task.module.graph.nodes) if node.op == "output").args[0]
-    run = _compiled(task, resolved, task.module, nodes, list(results), task.name)  # type: ignore[arg-type]
+    run = _compiled(task, resolved, task.module, nodes, list(results), task.name)
     return run
 
 
@@ -324,7 +324,7 @@ def _attempt(
 
 
 def _outputs(module: fx.GraphModule) -> list[Any]:
-    return list(next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0])  # type: ignore
+    return list(next(node for node in reversed(module.graph.nodes) if node.op == "output").args[0])
 
 
 # -- what is allowed and what is said ---------------------------------------------------------------------------------

@@ -37,6 +37,11 @@ Build = Callable[[Mapping[int, Any]], Callable[..., Any]]
 
 def frozen_weights(captured: CapturedGraph, graph: FunctionalGraph) -> dict[int, Any]:
     """Position of an input -> the weight that may be frozen there."""
+    try:
+        _C.FrozenWeights(())
+    except RuntimeError as missing:  # this torch can't be asked for versions: nothing may be baked in
+        emit(FellBack("freeze", f"{missing}; weights are read on each call"))
+        return {}
     written = {write.input for write in graph.epilogue.write_backs}
     return {
         item.index: item.real

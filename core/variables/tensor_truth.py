@@ -73,6 +73,42 @@ def truth_of(tx: Tracer, tensor: VT) -> VT | None:
     return TensorTruthVariable(tx.graph_call(torch.ne, [flat, tx.constant(0)], {}).value)
 
 
+def found_in(tx: Tracer, container: VT, item: VT) -> VT | None:
+    """`item in container` for a list or tuple in which comparing with tensors decides; None where nothing else would
+    be asked of them, or where the comparison is not that of torch's tensors of one element with each other or numbers.
+    """
+    if container.python_type() not in (list, tuple):
+        return None
+    candidates = [candidate.realize(tx) for candidate in container.unpack(tx)]
+    if not any("tensor" in (candidate.kind, item.kind) for candidate in candidates):
+        return None
+    answer: VT | None = None
+    for candidate in candidates:
+        if candidate is item or not (_is_comparable(candidate) and _is_comparable(item)):
+            return None
+        if "tensor" not in (candidate.kind, item.kind):
+            if candidate.as_constant() == item.as_constant():
+                return None
+            continue
+        equal = truth_of(tx, tx.binary(operator.eq, candidate, item).realize(tx))
+        if not isinstance(equal, TensorTruthVariable):
+            return None
+        answer = equal if answer is None else _either(tx, answer, equal)
+    return answer
+
+
+def _is_comparable(tracker: VT) -> bool:
+    if tracker.kind == "constant":
+        return type(tracker.as_constant()) in (bool, int, float)
+    return tracker.kind == "tensor" and tracker.python_type() in (torch.Tensor, torch.nn.Parameter)
+
+
+def _either(tx: Tracer, left: VT, right: TensorTruthVariable) -> VT:
+    assert isinstance(left, TensorTruthVariable)
+    tensors = [tx.graph_result(left.value), tx.graph_result(right.value)]
+    return TensorTruthVariable(tx.graph_call(torch.logical_or, tensors, {}).value)  # type: ignore[attr-defined]
+
+
 def ask(tx: Tracer, fn: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
     """torch.allclose, torch.equal and torch.is_nonzero of tensors; None where the graph has no equal question."""
     operands = [arg.realize(tx) for arg in args]

@@ -113,3 +113,20 @@ def test_what_looks_into_such_a_text_breaks_the_graph():
         return text == "", text[:1], len(text) > 3, x + 1
 
     check(fn, X, graphs=None, breaks=1)
+
+
+def test_whether_a_list_holds_a_number_or_tensor_is_handed_on():
+    def fn(x):
+        x.add_(1)
+        held = [x[0, 0], x[0, 1], 3]
+        return 1 in held, 1 not in held, 9 in (x[1, 2], 9.5), x.sum() in [x[0, 0] * 21], True in [x[0, 0]]
+
+    check(fn, X)
+
+
+def test_what_a_list_surely_holds_needs_no_tensor():
+    def fn(x):
+        y = x.sum()
+        return y in [y, 1], 2 in [2, y], y * 1
+
+    check(fn, X)

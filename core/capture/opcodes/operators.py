@@ -7,6 +7,7 @@ from typing import Any
 
 from ...bytecode.opcodes import BINARY_OPERATORS, TABLE
 from ...errors import Unsupported
+from ...variables import tensor_truth
 from ...variables.operators import negation
 from .host import Host
 
@@ -88,6 +89,10 @@ class OperatorOpcodes(Host):
 
     def CONTAINS_OP(self, instruction: Any) -> None:
         container, item = self.pop(), self.pop()
+        late = tensor_truth.found_in(self, container.realize(self), item.realize(self))
+        if late is not None:
+            self.push(late.negated(self) if instruction.arg else late)
+            return
         found = container.contains(self, item)
         self.push(self.constant(found != bool(instruction.arg)))
 

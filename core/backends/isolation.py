@@ -140,7 +140,7 @@ def _run(resolved: ResolvedBackend, folder: Path, seconds: float) -> tuple[dict[
     with open(folder / "log", "wb") as log:
         # A group of its own: Ctrl-C on the terminal comes to us alone, and we end the group as a whole.
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, process_group=0
         )
         try:
             process.wait(seconds)

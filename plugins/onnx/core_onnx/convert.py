@@ -106,6 +106,9 @@ def _result_is_known(node: fx.Node) -> None:
 def _convert_node(builder: ModelBuilder, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     builder.result = node.meta.get("val")
     builder.read = _read_results(node)
+    if _is_empty(builder.result):  # no value to compute, and not every runtime has kernels for none
+        shape = builder.ints([int(size) for size in builder.result.shape])
+        return builder.node("Expand", builder.scalar(0, builder.result.dtype), shape).like(builder.result)
     if node.target is operator.getitem and isinstance(values[node.args[0]], tuple):  # type: ignore[index]
         found = values[node.args[0]][node.args[1]]  # type: ignore[index]
         if found is None:
@@ -126,6 +129,12 @@ def _convert_node(builder: ModelBuilder, node: fx.Node, values: Mapping[fx.Node,
         builder.result = fx.node.map_aggregate(builder.result, _wide_fake)
     result = converter(builder, *args, **kwargs)
     return _with_fakes(_narrowed(builder, result, node.meta.get("val")) if wide else result, node.meta.get("val"))
+
+
+def _is_empty(fake: Any) -> bool:
+    if not isinstance(fake, torch.Tensor) or not all(isinstance(size, int) for size in fake.shape):
+        return False
+    return 0 in fake.shape
 
 
 def _calculates(converter: Any) -> bool:

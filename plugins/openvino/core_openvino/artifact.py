@@ -36,7 +36,7 @@ def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -
         raise CompileFailed("compiling the model", str(error)) from error
     output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
     fakes = [value.meta["val"] if isinstance(value, torch.fx.Node) else value for value in output.args[0]]
-    call = ModelCall(compiled, ports_of(converted, fake_inputs, fakes), converted.outputs)
+    call = ModelCall(compiled, ports_of(converted, fake_inputs, fakes), converted.outputs, converted.inputs)
     names = [node.name for node in calls]
     return Artifact(
         call=call.function,

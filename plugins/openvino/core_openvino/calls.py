@@ -50,8 +50,13 @@ def _port(index: int, dtype: torch.dtype, fake: Any) -> Port:
 class ModelCall:
     """Generates the call. `source` is its text, `function` the call."""
 
-    def __init__(self, compiled: Any, ports: tuple[list[Port], list[Port]], outputs: Sequence[Any]) -> None:
-        self.inputs, self.results = ports
+    def __init__(
+        self, compiled: Any, ports: tuple[list[Port], list[Port]], outputs: Sequence[Any], names: Sequence[str]
+    ) -> None:
+        self.count = len(ports[0])
+        taken = [port.get_any_name() for port in compiled.inputs]  # inputs that nothing reads are gone
+        self.inputs = [ports[0][names.index(name)] for name in taken]
+        self.results = ports[1]
         empty = [None] * len(self.inputs)
         self.namespace: dict[str, Any] = {
             "_local": threading.local(),
@@ -64,11 +69,11 @@ class ModelCall:
         for port in (*self.inputs, *self.results):
             self.namespace[_name(port.dtype)] = port.dtype
         self.source = "\n".join(self._lines(outputs))
-        exec(compile(self.source, f"<openvino call of {len(self.inputs)} inputs>", "exec"), self.namespace)
+        exec(compile(self.source, f"<openvino call of {self.count} inputs>", "exec"), self.namespace)
         self.function: Callable[..., Any] = self.namespace["compiled"]
 
     def _lines(self, outputs: Sequence[Any]) -> Iterator[str]:
-        yield f"def compiled({', '.join(f'i{port.index}' for port in self.inputs)}):"
+        yield f"def compiled({', '.join(f'i{index}' for index in range(self.count))}):"
         yield "    try:"
         yield "        request, bound = _local.state"
         yield "    except AttributeError:"
@@ -78,7 +83,8 @@ class ModelCall:
         for at, port in enumerate(self.results):
             if port.sizes is not None and not port.number:
                 yield f"    out{at} = _empty({port.sizes!r}, dtype={_name(port.dtype)})"
-                yield f"    request.set_output_tensor({at}, _wrap(out{at}))"
+                if 0 not in port.sizes:
+                    yield f"    request.set_output_tensor({at}, _wrap(out{at}))"
         yield "    request.infer()"
         for at, port in enumerate(self.results):
             if port.sizes is None or port.number:

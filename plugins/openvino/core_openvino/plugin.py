@@ -85,8 +85,21 @@ def refusal(node: Any) -> str:
         for one in fake if isinstance(fake, (tuple, list)) else (fake,):
             if isinstance(one, torch.Tensor) and one.dtype is torch.int64:
                 return "the device narrows int64 to int32"
-            if isinstance(one, torch.Tensor) and one.numel() == 0:
-                return "tensors without elements are not computed"
+    return _empty_operand(node)
+
+
+def _empty_operand(node: Any) -> str:
+    """Values made of none, as a sum of no values is: the device has no kernels for them."""
+    import torch
+
+    result = node.meta.get("val")
+    if isinstance(result, torch.Tensor) and 0 in result.shape:
+        return ""  # nothing to compute
+    if str(node.target) in ("aten.mm.default", "aten.bmm.default", "aten.cat.default"):
+        return ""
+    operands = [value.meta.get("val") for value in node.all_input_nodes]
+    if any(isinstance(fake, torch.Tensor) and 0 in fake.shape for fake in operands):
+        return "results made of no values are not computed"
     return ""
 
 

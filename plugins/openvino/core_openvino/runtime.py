@@ -19,9 +19,11 @@ _MOVING = frozenset(
     "Identity Reshape Transpose Squeeze Unsqueeze Expand Concat Split Slice Gather GatherElements GatherND Shape Size "
     "Tile Range ScatterElements ScatterND".split()
 )
+_DROPS_NAN = frozenset(("Greater", "GreaterOrEqual", "Max", "Min", "Relu"))
 CHOOSING = frozenset(
     (
         "aten.embedding.default",
+        "aten.embedding_renorm.default",
         "aten.index_select.default",
         "aten.index.Tensor",
         "aten._unsafe_index.Tensor",
@@ -49,4 +51,4 @@ def target() -> Target:
         return dtype in _COMPUTED or (dtype is torch.int64 and operator in _MOVING)
 
     version = openvino.__version__.partition("-")[0]
-    return Target(f"openvino {version}", OPSET, computes, drops_nan=frozenset(("Max", "Min", "Relu")))
+    return Target(f"openvino {version}", OPSET, computes, drops_nan=_DROPS_NAN)

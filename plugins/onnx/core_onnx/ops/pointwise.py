@@ -28,7 +28,6 @@ _UNARY = {
     "log": "Log",
     "neg": "Neg",
     "reciprocal": "Reciprocal",
-    "sigmoid": "Sigmoid",
     "sin": "Sin",
     "sinh": "Sinh",
     "sqrt": "Sqrt",
@@ -445,9 +444,17 @@ def gelu(b: ModelBuilder, x: Value, approximate: str = "none") -> Value:
     return b.node("Mul", b.node("Mul", x, b.node("Add", inner, one)), half)
 
 
+@converts("aten.sigmoid.default")
+def sigmoid(b: ModelBuilder, x: Value) -> Value:
+    """1 / (1 + exp(-x)): runtimes' own operator is wrong by parts in ten thousand where it is small."""
+    one, value = b.scalar(1, b.result.dtype), b.cast(x, b.result.dtype)
+    return b.node("Reciprocal", b.node("Add", b.node("Exp", b.node("Neg", value)), one))
+
+
 @converts("aten.silu.default")
 def silu(b: ModelBuilder, x: Value) -> Value:
-    return b.node("Mul", x, b.node("Sigmoid", x))
+    one = b.scalar(1, x.dtype)
+    return b.node("Div", x, b.node("Add", b.node("Exp", b.node("Neg", x)), one))
 
 
 @converts("aten.hardsigmoid.default")
@@ -482,7 +489,7 @@ def sigmoid_backward(b: ModelBuilder, gradient: Value, output: Value) -> Value:
 
 @converts("aten.silu_backward.default")
 def silu_backward(b: ModelBuilder, gradient: Value, x: Value) -> Value:
-    one, gate = b.scalar(1, x.dtype), b.node("Sigmoid", x)
+    one, gate = b.scalar(1, x.dtype), sigmoid(b, x)
     inner = b.node("Add", one, b.node("Mul", x, b.node("Sub", one, gate)))
     return b.node("Mul", gradient, b.node("Mul", gate, inner))
 

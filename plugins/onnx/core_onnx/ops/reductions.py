@@ -41,8 +41,9 @@ def _summed(b: ModelBuilder, name: str, x: Value, dims: Any, keepdim: bool) -> V
             raise ConversionError("runtimes add integers as doubles, which round what is beyond 2**53")
         return _reduce(b, name, b.cast(x, dtype).like(x.fake), dims, keepdim)
     long = dtype is torch.float32 and (count is None or count > _LONG)
-    wide = torch.float64 if long and b.target.computes(name, torch.float64) else dtype
-    return b.cast(_reduce(b, name, b.cast(x, wide).like(x.fake), dims, keepdim), dtype)
+    if long and not b.target.computes(name, torch.float64):
+        raise ConversionError(f"{b.target.name} adds one value after the other: a long sum loses digits")
+    return b.cast(_reduce(b, name, b.cast(x, torch.float64 if long else dtype).like(x.fake), dims, keepdim), dtype)
 
 
 @converts("aten.sum.dim_IntList", "aten.sum.default")
@@ -79,11 +80,15 @@ def _variance(b: ModelBuilder, x: Value, dims: Any, correction: Any, keepdim: bo
     free = count - (1 if correction is None else correction)
     if free <= 0 or not axes:
         raise ConversionError("a variance of too few values")
-    center = b.node("ReduceMean", x, b.ints(axes), keepdims=1)
-    apart = b.node("Sub", x, center)
+    long = count > _LONG and x.dtype is torch.float32
+    if long and not b.target.computes("ReduceSum", torch.float64):
+        raise ConversionError(f"{b.target.name} adds one value after the other: a long sum loses digits")
+    wide = b.cast(x, torch.float64) if long else x
+    center = b.node("ReduceMean", wide, b.ints(axes), keepdims=1)
+    apart = b.node("Sub", wide, center)
     total = b.node("ReduceSum", b.node("Mul", apart, apart), b.ints(axes), keepdims=int(keepdim))
     flat = center if keepdim else b.node("Squeeze", center, b.ints(axes))
-    return b.node("Div", total, b.scalar(free, x.dtype)), flat
+    return b.cast(b.node("Div", total, b.scalar(free, wide.dtype)), x.dtype), b.cast(flat, x.dtype)
 
 
 @converts("aten.var.correction")

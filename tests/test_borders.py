@@ -54,6 +54,11 @@ BORDERS = {
     ("core/backends/aot_fallback.py", "compile_refused"): ("emits", "a second tracer fails where the first refused"),
     ("core/guards/checks.py", "shorten"): ("answers", "a report survives a user's __repr__"),
     ("core/guards/failure.py", "explain_guard"): ("answers", "a report survives user objects"),
+    ("plugins/onnxrt/core_onnxrt/engine.py", "open_engine"): ("raises", "the edge of the runtime: CompileFailed"),
+    ("plugins/openvino/core_openvino/artifact.py", "compile_graph"): (
+        "raises",
+        "the edge of the runtime: CompileFailed",
+    ),
     ("plugins/inductor/core_inductor/runtime/build.py", "_run"): ("raises", "no compiler process is left behind"),
 }
 ALL = {"Exception", "BaseException"}

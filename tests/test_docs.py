@@ -37,7 +37,8 @@ ID = re.compile(r"\bCORE-[A-Z]\d{3}\b")
 
 
 def error_classes() -> list[tuple[str, str]]:
-    """(id, class name) of every class with an id in core and the plugins."""
+    """(id, class name) of every class with an id in core and the plugins. What says that core itself can't be found is
+    a copy in each plugin."""
     found = []
     for root in ("core", "plugins"):
         for path in sorted((ROOT / root).rglob("*.py")):
@@ -48,7 +49,7 @@ def error_classes() -> list[tuple[str, str]]:
                     for statement in node.body:
                         if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "id":
                             found.append((ast.literal_eval(statement.value), node.name))
-    return found
+    return list(dict.fromkeys(found))
 
 
 ERRORS = error_classes()

@@ -106,7 +106,7 @@ def _is_comparable(tracker: VT) -> bool:
 def _either(tx: Tracer, left: VT, right: TensorTruthVariable) -> VT:
     assert isinstance(left, TensorTruthVariable)
     tensors = [tx.graph_result(left.value), tx.graph_result(right.value)]
-    return TensorTruthVariable(tx.graph_call(torch.logical_or, tensors, {}).value)  # type: ignore[attr-defined]
+    return TensorTruthVariable(tx.graph_call(torch.logical_or, tensors, {}).value)
 
 
 def ask(tx: Tracer, fn: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:

@@ -22,12 +22,14 @@ from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
 from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
-from .geometry import has_storage, overlaps, storage_key
+from .geometry import has_storage, storage_key
 from .gradients import needs_gradients
+from .history import has_lost_history
 from .inference_mode import ENTER_INFERENCE, EXIT_INFERENCE, InferenceRegion, outside_inference
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
+from .overlapping_writes import refuse_overlapping_writes
 from .recorder import AtenRecord, new_recorder
-from .refusals import eager_exception, judge, open_size_refusal, quiet_fakes, refuse_by_name
+from .refusals import judge, open_size_refusal, quiet_fakes, refuse_by_name
 from .region import Region, escaped
 from .subgraph_call import subgraph_call
 from .symbols import as_policy, plain, symbolic_fake
@@ -355,28 +357,13 @@ class GraphBuilder:
             if self._has_open_sizes:  # eager can't be asked: there are no sizes to run it with
                 raise open_size_refusal(name, line) from None
             raise judge(error, fn, name, args, kwargs, line) from None
-        self._refuse_overlapping_writes(fn, name, args, kwargs, mark, line)
+        if self._record is not None:
+            refuse_overlapping_writes(self._record, mark, fn, name, args, kwargs, line)
         if not refused and self._record is not None and self._record.refused is not None:
             raise Unsupported(
                 self._record.refused, where=line, remedy="call it outside the compiled function, or pass the tensor in"
             )
         return result
-
-    def _refuse_overlapping_writes(
-        self, fn: Any, name: str, args: Any, kwargs: Any, mark: int, line: UserLine | None
-    ) -> None:
-        """Most real kernels refuse to write to a tensor whose elements share memory; fake kernels don't look."""
-        calls = self._record.calls[mark:] if self._record is not None else ()
-        written = [fake for call in calls if call.before is None for fake in written_arguments(call)]
-        if not any(has_storage(fake) and overlaps(fake) for fake in written):
-            return
-        del self._record.calls[mark:]  # type: ignore[union-attr]
-        found = eager_exception(fn, args, kwargs)
-        if isinstance(found, Exception):
-            raise found
-        raise Unsupported(
-            f"{name} writes to a tensor whose elements share memory", where=line, remedy="clone() the tensor first"
-        )
 
     def _lift(self, leaf: Any) -> Any:
         """Real tensors among the arguments become inputs that the graph's caller supplies."""
@@ -649,6 +636,8 @@ class GraphBuilder:
         fakes = tuple(value.fake for value in outputs)
         record = self._record
         if record is not None:
+            if any(isinstance(fake, torch.Tensor) and has_lost_history(fake) for fake in fakes):
+                record.refuse("a view whose history is lost is returned")
             self._check_generators(record)
             record.checked()
         nodes = () if keep_unused else self._input_nodes

@@ -13,6 +13,7 @@ import torch
 
 from ..errors import Unsupported, UserLine
 from .geometry import storage_key
+from .history import history
 from .refusals import quiet_fakes
 
 OUTER_HISTORY = "torch::autograd::Error"
@@ -84,7 +85,7 @@ def spent_outputs(outputs: Sequence[Any], record: Any, fake_mode: Any) -> dict[i
     found = {}
     with quiet_fakes(), torch.autograd.set_multithreading_enabled(False), fake_mode:
         for at, value in enumerate(outputs):
-            if isinstance(value.fake, torch.Tensor) and value.fake.grad_fn is not None and edges:
+            if isinstance(value.fake, torch.Tensor) and history(value.fake) is not None and edges:
                 words = _refusal(value.fake, edges)
                 if words is not None:
                     found[at] = words

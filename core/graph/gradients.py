@@ -9,6 +9,7 @@ import torch
 
 from .captured import GraphInput
 from .geometry import has_storage, storage_key
+from .history import history
 from .recorder import AtenRecord
 
 
@@ -22,7 +23,7 @@ def needs_gradients(inputs: Sequence[GraphInput], outputs: Iterable[Any], record
         # a view that no_grad code took has no history; of an input, it is taken again outside the graph
         if not has_storage(fake) or storage_key(fake) not in storages:
             return True
-        if record is None or record.no_backward is not None or fake.grad_fn is not None:
+        if record is None or record.no_backward is not None or history(fake) is not None:
             return True
     return record is not None and any(
         facts is not None and facts.edge_moved() and facts.fake.requires_grad for facts in record.facts

@@ -19,6 +19,7 @@ from .. import torch_compat
 from ..errors import RecorderRefused, UserLine
 from . import static_fakes
 from .geometry import has_storage, same_geometry, storage_key
+from .history import history, is_leaf
 from .tree import leaves
 from .twins import out_names
 

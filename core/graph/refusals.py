@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,8 +18,11 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported, UserLine
-from .geometry import extent, hint
+from .geometry import extent, hint, storage_key
 from .tree import leaves, map_tree
+
+INTERNAL = "INTERNAL ASSERT FAILED"
+"""Stands in errors of torch about itself: on real tensors, whose views are other views, it may say something else."""
 
 LARGEST_TRIAL_BYTES = 1 << 28
 """Above this many bytes of operands a failing call isn't repeated on real tensors; it becomes a break."""
@@ -114,7 +117,7 @@ def judge(
             where=line,
             remedy="register one with torch.library.register_fake, or call it outside the compiled function",
         )
-    if _repeatable(fn) and not _raised_by_fake(error):
+    if _repeatable(fn) and not _raised_by_fake(error) and INTERNAL not in str(error):
         return error.with_traceback(None)
     found = eager_exception(fn, fake_args, fake_kwargs) if _repeatable(fn) else None
     if isinstance(found, Exception):
@@ -173,14 +176,14 @@ def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) ->
     sizes = [leaf for leaf in leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(fake.layout is not torch.strided for fake in sizes):
         return None
-    if sum(extent(fake) * fake.element_size() for fake in sizes) > LARGEST_TRIAL_BYTES:
+    memory = TrialMemory(sizes)
+    if memory.size_bytes > LARGEST_TRIAL_BYTES:
         return None
     state = torch.get_rng_state()
-    made: dict[int, torch.Tensor] = {}
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            real_args, real_kwargs = map_tree(lambda leaf: _real_like(leaf, made), (fake_args, fake_kwargs))
+            real_args, real_kwargs = map_tree(memory.real_like, (fake_args, fake_kwargs))
             fn(*real_args, **real_kwargs)
     except torch.OutOfMemoryError:
         return None
@@ -191,17 +194,41 @@ def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) ->
     return False
 
 
-def _real_like(leaf: Any, made: dict[int, torch.Tensor]) -> Any:
-    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return torch_compat.hint_of(leaf)
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    if id(leaf) not in made:
-        memory = torch.zeros(extent(leaf), dtype=leaf.dtype, device=leaf.device)
-        size = tuple(_settled(size) for size in leaf.shape)  # the words of the error name it
-        real = memory.as_strided(size, tuple(hint(stride) for stride in leaf.stride()))
-        made[id(leaf)] = real
-    return made[id(leaf)]
+class TrialMemory:
+    """Real tensors like fakes, filled with zeros; fakes that share memory give tensors that do."""
+
+    def __init__(self, fakes: Sequence[torch.Tensor]) -> None:
+        self._spans: dict[tuple[int, torch.dtype], tuple[int, int]] = {}
+        for fake in fakes:
+            start = hint(fake.storage_offset())
+            low, high = self._spans.get(self._key(fake), (start, start))
+            self._spans[self._key(fake)] = min(low, start), max(high, start + extent(fake))
+        self._memory: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+        self._made: dict[int, torch.Tensor] = {}
+
+    @staticmethod
+    def _key(fake: torch.Tensor) -> tuple[int, torch.dtype]:
+        return storage_key(fake), fake.dtype
+
+    @property
+    def size_bytes(self) -> int:
+        return sum((high - low) * dtype.itemsize for (_, dtype), (low, high) in self._spans.items())
+
+    def real_like(self, leaf: Any) -> Any:
+        """The real tensor for a fake, the value for a symbolic number; others as they are."""
+        if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return torch_compat.hint_of(leaf)
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) not in self._made:
+            key = self._key(leaf)
+            low, high = self._spans[key]
+            if key not in self._memory:
+                self._memory[key] = torch.zeros(high - low, dtype=leaf.dtype, device=leaf.device)
+            size = tuple(_settled(size) for size in leaf.shape)  # the words of the error name it
+            strides = tuple(hint(stride) for stride in leaf.stride())
+            self._made[id(leaf)] = self._memory[key].as_strided(size, strides, hint(leaf.storage_offset()) - low)
+        return self._made[id(leaf)]
 
 
 def _settled(size: Any) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..graph.history import has_lost_history
 from ..guards.checks import TypeIs
 from .base import BuiltinMethodVariable, VariableTracker
 from .python_module import OpaqueVariable
@@ -37,6 +38,8 @@ def reason_against(value: torch.Tensor) -> str | None:
         return "a quantized tensor"
     if value.is_inference() and not torch.is_inference_mode_enabled():
         return "a tensor made in inference mode"
+    if has_lost_history(value):
+        return "a view whose base was written to without gradients"
     return None
 
 

@@ -39,6 +39,9 @@ class SymbolicVariable(VariableTracker):
         return self.value
 
     def truth(self, tx: Tracer) -> bool:
+        if self.python_type() is float:  # torch takes the bool of a symbolic float by fixing its value
+            different = tx.graph_call(operator.ne, [self, tx.constant(0)], {})
+            return different.truth(tx)
         return tx.builder.truth(self.value, tx.line)
 
     def specialize(self, tx: Tracer) -> VT:

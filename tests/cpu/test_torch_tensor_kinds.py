@@ -123,9 +123,6 @@ BREAKING = {
     "a meta input": lambda: (lambda x: x * 2 + torch.ones(3, device="meta"), (torch.randn(3, device="meta"),)),
     "data assigned": lambda: (retyped, (leaf(3),)),
     "a NumPy function of a tensor": lambda: (lambda x: torch.as_tensor(np.sin(x)), (torch.randn(4),)),
-    "a NumPy scalar": lambda: (lambda x, s: x * s, (torch.randn(4), np.float32(2.5))),
-    "a NumPy integer as index": lambda: (lambda x, i: x[i] + 1, (torch.randn(4), np.int64(2))),
-    "a function of NumPy on constants": lambda: (lambda x: x * float(np.sqrt(2.0)), (torch.randn(4),)),
 }
 
 
@@ -133,6 +130,18 @@ BREAKING = {
 @pytest.mark.parametrize("name", BREAKING)
 def test_breaks(name, backend):
     assert agrees(BREAKING[name], backend, graphs=None, breaks=None)["breaks"] >= 1
+
+
+NUMBERS_OF_NUMPY = {
+    "a NumPy scalar": lambda: (lambda x, s: x * s, (torch.randn(4), np.float32(2.5))),
+    "a NumPy integer as index": lambda: (lambda x, i: x[i] + 1, (torch.randn(4), np.int64(2))),
+    "a function of NumPy on constants": lambda: (lambda x: x * float(np.sqrt(2.0)), (torch.randn(4),)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS_OF_NUMPY)
+def test_numbers_of_numpy_are_numbers_in_one_graph(name, backend):
+    agrees(NUMBERS_OF_NUMPY[name], backend)
 
 
 def test_a_constant_of_numpy_is_a_number(backend):

@@ -76,9 +76,9 @@ def test_list_shows_tier_and_certificate_and_all_shows_old_names_with_their_succ
     assert code == 0
     assert (found["alpha"]["tier"], found["alpha"]["certificate"]) == ("community", "none")
     assert found["eager"]["tier"] == "official"
-    assert found["tensorrt"]["state"] == "not published"
-    assert found["ofi"]["state"] == "gone" and found["ofi"]["successor"] == "inductor"
-    assert 'use backend="inductor"' in found["ofi"]["reason"]
+    assert found["cudagraphs"]["state"] == "not published"
+    assert found["nnc"]["state"] == "gone" and found["nnc"]["successor"] == "inductor"
+    assert 'use backend="inductor"' in found["nnc"]["reason"]
     assert found["hidet"]["reason"] == 'pip install "hidet"; then pass backend="dynamo:hidet"'
 
 
@@ -153,7 +153,7 @@ def test_install_as_json_says_whether_it_ran(site, capsys, pip):
     assert code == 0 and json.loads(out)["exit"] == 0
 
 
-@pytest.mark.parametrize("name", ["tensorrt", "ofi", "nobody_knows_this", "-r requirements.txt", "git+https://x/y"])
+@pytest.mark.parametrize("name", ["cudagraphs", "ofi", "nobody_knows_this", "-r requirements.txt", "git+https://x/y"])
 def test_install_gives_pip_nothing_but_names_of_the_catalog(site, capsys, pip, name):
     code, out, err = run(capsys, "install", "--yes", "--", name)
     assert (code, out, pip) == (1, "", []) and "CORE-B0" in err

@@ -16,9 +16,12 @@ $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conform
 	touch $@
 
 # The backends on other compilers, each with the runtime it is written for.
-VENDOR_PLUGINS := onnx onnxrt openvino
+VENDOR_PLUGINS := onnx onnxrt openvino tensorrt
+# A builder of a hundred megabytes that needs no GPU; `make TENSORRT= test` does without, and its tests are skipped.
+TENSORRT := tensorrt-rtx-cu13-bindings tensorrt-rtx-cu13-libs
 $(VENDORS): $(STAMP) $(VENDOR_PLUGINS:%=plugins/%/pyproject.toml)
 	$(RUN) -m pip install -q -c constraints.txt onnx onnxruntime openvino jinja2
+	$(if $(TENSORRT),$(RUN) -m pip install -q -c constraints.txt --no-deps --only-binary :all: $(TENSORRT))
 	$(RUN) -m pip install -q --no-build-isolation --no-deps $(VENDOR_PLUGINS:%=-e plugins/%)
 	touch $@
 

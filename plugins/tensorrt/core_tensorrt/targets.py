@@ -1,0 +1,69 @@
+"""What TensorRT computes, as its ONNX parser and builder answer for one operator at a time.
+
+float64 is narrowed to float32 on the way in without a word, and 8- and 16-bit integers exist for quantisation only, so
+values of these types are refused. int64 is computed as int64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from core_onnx import Target, unsupported_reason
+
+OPSET = 18
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int32, torch.int64)
+TAKEN = (*FLOATS, *INTEGERS, torch.bool)
+
+_FLOAT_ONLY = frozenset(
+    "Acos Acosh Asin Asinh Atan Atanh AveragePool BatchNormalization Ceil Conv ConvTranspose Cos Cosh Erf Exp Floor "
+    "Gemm IsInf IsNaN LayerNormalization LeakyRelu Log LogSoftmax MatMul MaxPool Reciprocal ReduceLogSumExp ReduceMean "
+    "Relu Round Sin Sinh Softmax Sqrt Tan Tanh".split()
+)
+_NUMBERS = frozenset(
+    "Abs Add ArgMax ArgMin CumSum Div Greater GreaterOrEqual Less LessOrEqual Max Min Mul Neg Pow Range ReduceMax "
+    "ReduceMin ReduceProd ReduceSum Sign Sub TopK".split()
+)
+_BOOL_ONLY = frozenset("And Not Or Xor".split())
+_MOVING = frozenset(
+    "Cast Concat Equal Expand Gather GatherElements GatherND Identity OneHot Pad Reshape ScatterElements ScatterND "
+    "Shape Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where".split()
+)
+OPERATORS = frozenset((*_FLOAT_ONLY, *_NUMBERS, *_BOOL_ONLY, *_MOVING, "Mod"))
+"""Every operator that is taken; what is not here goes to the fallback."""
+
+
+def computes(operator: str, dtype: torch.dtype) -> bool:
+    """Whether there is a kernel of an ONNX operator for values of a dtype."""
+    if operator in _MOVING:
+        return dtype in TAKEN
+    if operator in _BOOL_ONLY:
+        return dtype is torch.bool
+    if operator in _FLOAT_ONLY:
+        return dtype in FLOATS
+    if operator == "Mod":
+        return dtype in INTEGERS
+    return operator in _NUMBERS and dtype in (*FLOATS, *INTEGERS)
+
+
+TARGET = Target(
+    "TensorRT", OPSET, computes, drops_nan=frozenset(("GreaterOrEqual", "LessOrEqual", "Max", "Min", "Relu"))
+)
+
+
+def refusal(node: Any) -> str:
+    """Why a node is not taken, or "": a type that would be narrowed, values made of none, no form in ONNX."""
+    for value in (node, *node.all_input_nodes):
+        fake = value.meta.get("val")
+        several = isinstance(fake, (tuple, list))
+        for one in fake if several else (fake,):
+            if isinstance(one, (float, torch.SymFloat)):
+                return "a float that is known at run time only would be narrowed to float32"
+            if not isinstance(one, torch.Tensor):
+                continue
+            if one.dtype not in TAKEN:
+                return f"TensorRT has no exact {str(one.dtype).removeprefix('torch.')}"
+            if not several and 0 in one.shape:  # one of several results is empty where nobody reads it
+                return "tensors without elements are not taken"
+    return str(unsupported_reason(node, TARGET))

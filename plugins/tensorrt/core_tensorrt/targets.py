@@ -47,6 +47,11 @@ def computes(operator: str, dtype: torch.dtype) -> bool:
     return operator in _NUMBERS and dtype in (*FLOATS, *INTEGERS)
 
 
+_ADDING = frozenset(("aten.scatter_add.default", "aten.embedding_dense_backward.default"))
+_ORDERING = frozenset(
+    "aten.argmax.default aten.argmin.default aten.max.dim aten.min.dim aten.sort.default aten.sort.stable "
+    "aten.topk.default".split()
+)
 TARGET = Target(
     "TensorRT", OPSET, computes, drops_nan=frozenset(("GreaterOrEqual", "LessOrEqual", "Max", "Min", "Relu"))
 )
@@ -66,4 +71,17 @@ def refusal(node: Any) -> str:
                 return f"TensorRT has no exact {str(one.dtype).removeprefix('torch.')}"
             if not several and 0 in one.shape:  # one of several results is empty where nobody reads it
                 return "tensors without elements are not taken"
-    return str(unsupported_reason(node, TARGET))
+    return _missing_kind(node) or str(unsupported_reason(node, TARGET))
+
+
+def _missing_kind(node: Any) -> str:
+    """What the parser refuses of an operator that it has: scattering that adds, the order of a vector's values."""
+    name = str(node.target)
+    accumulate = node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False)
+    if name in _ADDING or (name in ("aten.index_put.default", "aten._unsafe_index_put.default") and accumulate):
+        return "the ONNX parser has no scattering that adds"
+    if name in _ORDERING:
+        flat = name.startswith("aten.arg") and (node.args[1] if len(node.args) > 1 else None) is None
+        if flat or node.args[0].meta["val"].dim() < 2:
+            return "values of a vector are not put in order"
+    return ""

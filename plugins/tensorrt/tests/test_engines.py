@@ -247,6 +247,21 @@ def test_integers_and_booleans_build_and_what_would_be_narrowed_is_refused_by_na
     assert set(empty.values()) == {"tensors without elements are not taken"}
 
 
+def test_kinds_of_an_operator_that_the_parser_lacks_are_refused():
+    x, places = torch.randn(4, 6), torch.zeros(4, 6, dtype=torch.int64)
+    for fn in (
+        lambda x, i: x.scatter_add(1, i, x),
+        lambda x, i: x.index_put((i[0],), x[0], accumulate=True),
+        lambda x, i: x.argmax(),
+        lambda x, i: x[0].topk(2)[0],
+        lambda x, i: x.flatten().max(0)[0],
+    ):
+        found = set(refusals_of(kept(fn, (x, places))).values())
+        assert found & {"the ONNX parser has no scattering that adds", "values of a vector are not put in order"}
+    taken = kept(lambda x, i: (x.scatter(1, i, x), x.argmax(1), x.max(0)), (x, places))
+    assert not refusals_of(taken) and built_of(taken).layers > 3
+
+
 def test_every_operator_that_is_taken_is_known_to_the_parser():
     log = logger_of("tensorrt_rtx_bindings")
     network = trt.Builder(log).create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))

@@ -8,8 +8,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import tomllib
 import types
 from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 import torch
@@ -363,3 +366,21 @@ def test_sizes_have_spans_only_where_they_grow_with_their_symbols():
             span_of(size(refused), ranges)
     with pytest.raises(Exception, match="no upper bound"):
         span_of(size(s), {"s": (2, None, 3)})
+
+
+# -- what is declared -------------------------------------------------------------------------------------------------
+
+
+def test_the_manifest_says_what_the_backend_says():
+    manifest = tomllib.loads(Path(artifacts.__file__).with_name("backend.toml").read_text())
+    backend = TensorRtBackend()
+    declared = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in vars(backend.capabilities).items()
+    }
+    assert {key: declared[key] for key in manifest["capabilities"]} == manifest["capabilities"]
+    assert sorted(backend.options()) == manifest["options"] and manifest["name"] == backend.name
+
+
+def test_torch_s_own_compile_finds_it_by_name():
+    (found,) = entry_points(group="torch_dynamo_backends", name="core_tensorrt")
+    assert found.load().__name__ == "core_tensorrt"

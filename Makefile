@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conform
 	touch $@
 
 # The backends on other compilers, each with the runtime it is written for.
-VENDOR_PLUGINS := onnx onnxrt openvino tensorrt
+VENDOR_PLUGINS := onnx onnxrt openvino tensorrt ipex ofi
 # A builder of a hundred megabytes that needs no GPU; `make TENSORRT= test` does without, and its tests are skipped.
 TENSORRT := tensorrt-rtx-cu13-bindings tensorrt-rtx-cu13-libs
 $(VENDORS): $(STAMP) $(VENDOR_PLUGINS:%=plugins/%/pyproject.toml)

@@ -153,7 +153,7 @@ def test_install_as_json_says_whether_it_ran(site, capsys, pip):
     assert code == 0 and json.loads(out)["exit"] == 0
 
 
-@pytest.mark.parametrize("name", ["cudagraphs", "ofi", "nobody_knows_this", "-r requirements.txt", "git+https://x/y"])
+@pytest.mark.parametrize("name", ["cudagraphs", "ts", "nobody_knows_this", "-r requirements.txt", "git+https://x/y"])
 def test_install_gives_pip_nothing_but_names_of_the_catalog(site, capsys, pip, name):
     code, out, err = run(capsys, "install", "--yes", "--", name)
     assert (code, out, pip) == (1, "", []) and "CORE-B0" in err

@@ -1,0 +1,147 @@
+"""Which nodes are worth a oneDNN kernel: products and convolutions, and what stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+aten = torch.ops.aten
+CONVOLUTION = aten.convolution.default
+PRODUCTS = (aten.mm.default, aten.addmm.default)
+RESHAPES = (aten.view.default, aten._unsafe_view.default)
+RELU = aten.relu.default
+ADD = aten.add.Tensor
+BATCH_NORM = aten.native_batch_norm.default
+UNARY = {
+    aten.gelu.default: "gelu",
+    aten.silu.default: "swish",
+    aten.tanh.default: "tanh",
+    aten.sigmoid.default: "sigmoid",
+}
+POINTWISE = frozenset((RELU, ADD, *UNARY))
+BESIDE_CONVOLUTIONS = POINTWISE | {
+    BATCH_NORM,
+    aten.max_pool2d_with_indices.default,
+    aten.avg_pool2d.default,
+    aten._adaptive_avg_pool2d.default,
+    aten.mean.dim,
+}
+"""These give the same values in any layout of memory, and are taken where they continue a chain of convolutions."""
+_REACH = 12
+
+
+def fake(value: Any) -> torch.Tensor | None:
+    """The tensor that a node stands for, None for numbers, tuples and what is no node."""
+    found = value.meta.get("val") if isinstance(value, fx.Node) else None
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def refusal(node: fx.Node) -> str:
+    """Why a node is not taken, or ""."""
+    target = node.target
+    if target in PRODUCTS:
+        return _product_refusal(node)
+    if target is CONVOLUTION:
+        return _convolution_refusal(node)
+    if is_turn(node) and any(user.target in PRODUCTS and weight_of(user) is node for user in node.users):
+        return ""
+    if target in RESHAPES and (source(node).target in PRODUCTS or any(_feeds(node, user) for user in node.users)):
+        return ""
+    if target in BESIDE_CONVOLUTIONS and _continues_convolutions(node):
+        return _training_batch_norm(node)
+    if target in POINTWISE and any(_is_product(value) for value in node.all_input_nodes):
+        return ""
+    return "no product or convolution stands beside it that oneDNN could compute it with"
+
+
+def is_turn(node: Any) -> bool:
+    """A matrix read with its axes changed over."""
+    if not isinstance(node, fx.Node):
+        return False
+    if node.target is aten.t.default:
+        return True
+    value = fake(node)
+    if value is None or value.dim() != 2:
+        return False
+    if node.target is aten.permute.default:
+        return [axis % 2 for axis in node.args[1]] == [1, 0]
+    return node.target is aten.transpose.int and node.args[1] % 2 != node.args[2] % 2
+
+
+def weight_of(product: fx.Node) -> Any:
+    """The right operand of a product."""
+    return product.args[2 if product.target is aten.addmm.default else 1]
+
+
+def source(node: fx.Node) -> Any:
+    """The first operand."""
+    return node.args[0]
+
+
+def known(sizes: Any) -> bool:
+    """All sizes are fixed, and none is zero."""
+    return all(isinstance(size, int) and size > 0 for size in sizes)
+
+
+def _feeds(node: fx.Node, user: fx.Node) -> bool:
+    return user.target in PRODUCTS and user.args[1 if user.target is aten.addmm.default else 0] is node
+
+
+def _is_product(value: fx.Node) -> bool:
+    if value.target in RESHAPES:
+        value = source(value)
+    return isinstance(value, fx.Node) and value.target in PRODUCTS
+
+
+def _product_refusal(node: fx.Node) -> str:
+    result = fake(node)
+    if result is None or not result.is_floating_point():
+        return "products of whole numbers are not oneDNN's here"
+    return ""
+
+
+def _convolution_refusal(node: fx.Node) -> str:
+    values, weight = fake(source(node)), fake(node.args[1])
+    if node.args[6]:
+        return "transposed convolutions are not fused"
+    if values is None or values.dim() != 4:
+        return "only convolutions over two dimensions are fused"
+    if not known(weight.shape):
+        return "the sizes of its weight are not fixed, or it has no elements"
+    settings = (*node.args[3], *node.args[4], *node.args[5], node.args[8])
+    return "" if all(isinstance(one, int) for one in settings) else "its stride, padding or dilation is not fixed"
+
+
+def _training_batch_norm(node: fx.Node) -> str:
+    if node.target is BATCH_NORM and node.args[5]:
+        return "statistics of the batch are not computed here"
+    return ""
+
+
+def _continues_convolutions(node: fx.Node) -> bool:
+    """Whether a convolution comes before it with nothing between but what is taken as well."""
+    if not all(_is_image(value) for value in node.all_input_nodes[:1]):
+        return False
+    seen, waiting = {node}, list(_before(node))
+    while waiting and len(seen) <= _REACH:
+        value = waiting.pop()
+        if value.target is CONVOLUTION and not _convolution_refusal(value):
+            return True
+        if value.target in BESIDE_CONVOLUTIONS and value not in seen:
+            seen.add(value)
+            waiting += _before(value)
+    return False
+
+
+def _before(node: fx.Node) -> Iterator[fx.Node]:
+    operands = node.all_input_nodes if node.target is ADD else node.all_input_nodes[:1]
+    for value in operands:
+        yield source(value) if "getitem" in str(value.target) else value
+
+
+def _is_image(value: fx.Node) -> bool:
+    tensor = fake(value)
+    return tensor is not None and tensor.dim() == 4

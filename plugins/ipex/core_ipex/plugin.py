@@ -1,0 +1,85 @@
+"""The plugin object behind the entry point `ipex`. Importing it imports no torch, and never the Intel extension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from . import __version__
+from .shadowing import require_core
+
+require_core()
+
+from core.plugin import (  # noqa: E402
+    Artifact,
+    Backend,
+    Capabilities,
+    CompileContext,
+    Finding,
+    Option,
+    Probe,
+    Support,
+    hookimpl,
+)
+
+ENDED = "IPEX ended at 2.8.0, archived 2026-03-30; using PyTorch's oneDNN"
+_TRAINING = "oneDNN's fused kernels have no gradients: training is left to the fallback"
+
+
+class OneDnnBackend(Backend):
+    """Calls oneDNN's fused kernels for products and convolutions, ATen's for what it takes beside them."""
+
+    name = "ipex"
+    version = __version__
+    capabilities = Capabilities(
+        graph_level="aten-functional",
+        devices=("cpu",),
+        dtypes=("float32", "bfloat16", "int64"),
+        deterministic="always",
+    )
+
+    def probe(self, device: str) -> Probe:
+        from .torch_compat import missing
+
+        reason = missing()
+        remedy = "install a build of PyTorch with oneDNN, of version 2.8 to 2.13" if reason else ""
+        return Probe(not reason, f"{ENDED}; {reason}" if reason else "", remedy, _versions())
+
+    def options(self) -> Mapping[str, Option]:
+        return {"fusions": Option(bool, True, help="off: every operator through ATen, to look for a wrong result")}
+
+    def supports(self, node: Any, ctx: CompileContext) -> Support:
+        if ctx.mode != "inference":
+            return Support("no", _TRAINING)
+        from .patterns import refusal
+
+        reason = refusal(node)
+        return Support("no", reason) if reason else Support("library")
+
+    def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+        from .artifact import compile_graph
+
+        return compile_graph(graph, fake_inputs, ctx)
+
+
+def _versions() -> dict[str, str]:
+    found = {"kernels": ENDED}
+    try:
+        found["intel_extension_for_pytorch"] = f"{metadata.version('intel_extension_for_pytorch')}, not used"
+    except metadata.PackageNotFoundError:
+        pass
+    return found
+
+
+@hookimpl
+def core_backend() -> Backend:
+    """The hook that core calls once."""
+    return OneDnnBackend()
+
+
+@hookimpl
+def core_diagnose() -> list[Finding]:
+    """Says whose kernels run, and that an installed extension is not among them."""
+    installed = _versions().get("intel_extension_for_pytorch")
+    return [Finding("info", f"{ENDED}; the installed extension is {installed}" if installed else ENDED)]

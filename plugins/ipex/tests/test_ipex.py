@@ -1,0 +1,228 @@
+"""The backend ipex: results, what is fused, layouts, frozen weights, what is left to the fallback."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import core
+from core.events import BackendReported, subscribe
+
+pytest.importorskip("core_ipex")
+
+NAN = float("nan")
+
+
+def compiled(fn, **options):
+    core.reset()
+    return core.compile(fn, backend="ipex", **options)
+
+
+@pytest.fixture
+def said():
+    """What was said to be fused, a text a region."""
+    found = []
+    stop = subscribe(lambda event: found.append(event.finding.text) if isinstance(event, BackendReported) else None)
+    yield found
+    stop()
+
+
+class Residual(nn.Module):
+    def __init__(self, norm=True):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8) if norm else nn.Identity()
+        self.second = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        self.out = nn.Linear(8, 5)
+        if norm:
+            nn.init.uniform_(self.norm.running_var, 0.5, 2.0)
+            nn.init.normal_(self.norm.running_mean)
+
+    def forward(self, x):
+        x = F.relu(self.norm(self.first(x)))
+        x = F.relu(self.second(x) + x)
+        x = F.max_pool2d(x, 2)
+        return F.gelu(self.out(F.adaptive_avg_pool2d(x, 1).flatten(1)))
+
+
+def close(got, want, tolerance=1e-5):
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
+@torch.no_grad()
+def test_a_residual_network_is_one_region_of_fused_kernels(said, freeze, dtype, tolerance):
+    torch.manual_seed(0)
+    model = Residual(norm=False).eval().to(dtype)
+    run = compiled(model, freeze=freeze, fullgraph_backend=True)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 3, 8, 8, dtype=dtype).contiguous(memory_format=layout)
+        got, want = run(x), model(x)
+        close(got, want, tolerance)
+        assert got.stride() == want.stride()
+    assert said[0] == "oneDNN computes 1 convolution+add+relu, 1 convolution+relu, 1 linear+gelu"
+    assert core.stats()["kernels"] == 0 and core.stats()["extern_calls"] > 0
+
+
+@torch.no_grad()
+def test_without_fusions_the_same_comes_from_single_operators(said):
+    model = Residual().eval()
+    run = compiled(model, options={"fusions": False}, fullgraph_backend=True)
+    x = torch.randn(2, 3, 8, 8)
+    close(run(x), model(x))
+    single = core.stats()["extern_calls"]
+    assert not said
+    run = compiled(model, fullgraph_backend=True)
+    run(x)
+    assert core.stats()["extern_calls"] < single
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@torch.no_grad()
+def test_a_normalization_of_changed_statistics_is_computed_anew(freeze):
+    model = Residual().eval()
+    run = compiled(model, freeze=freeze)
+    x = torch.randn(2, 3, 8, 8)
+    for _ in range(2):
+        close(run(x), model(x))
+        model.norm.running_mean.add_(1.0)
+        model.norm.weight.mul_(0.5)
+        model.first.weight.add_(0.1)
+        model.out.weight.add_(0.5)
+        close(run(x), model(x))
+
+
+FUNCTIONS = {
+    "linear+gelu": F.gelu,
+    "linear+silu": F.silu,
+    "linear+tanh": torch.tanh,
+    "linear+sigmoid": torch.sigmoid,
+    "linear+relu": F.relu,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("shape", [(7, 6), (2, 3, 6)])
+@torch.no_grad()
+def test_functions_behind_a_product(said, name, shape):
+    layer = nn.Linear(6, 5)
+    run = compiled(lambda x: FUNCTIONS[name](layer(x)), freeze=True, fullgraph_backend=True)
+    x = torch.randn(shape)
+    close(run(x), FUNCTIONS[name](layer(x)))
+    assert said == [f"oneDNN computes 1 {name}"]
+
+
+@torch.no_grad()
+def test_sums_behind_a_product_with_the_layouts_of_either_side(said):
+    layer = nn.Linear(6, 6)
+    run = compiled(lambda x, y: (layer(x) + y, y + layer(x)), fullgraph_backend=True)
+    for y in (torch.randn(4, 3, 6), torch.randn(6, 3, 4).transpose(0, 2), torch.randn(4, 3, 1).expand(4, 3, 6)):
+        x = torch.randn(4, 3, 6)
+        for got, want in zip(run(x, y), (layer(x) + y, y + layer(x))):
+            close(got, want)
+            assert got.stride() == want.stride()
+    assert said[0] == "oneDNN computes 2 linear+add"
+
+
+@torch.no_grad()
+def test_a_sum_that_broadcasts_is_not_fused(said):
+    layer = nn.Linear(6, 6, bias=False)
+    run = compiled(lambda x, y: layer(x) + y)
+    x, y = torch.randn(4, 6), torch.randn(4, 1)
+    close(run(x, y), layer(x) + y)
+    assert not said
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@torch.no_grad()
+def test_nan_and_infinities_go_through(name):
+    layer = nn.Linear(2, 2)
+    convolution = nn.Conv2d(1, 1, 1)
+    run = compiled(lambda x, y: (FUNCTIONS[name](layer(x)), FUNCTIONS[name](convolution(y))))
+    x = torch.tensor([[NAN, 1.0], [2.0, NAN], [-1.0, 3.0]])
+    y = torch.tensor([NAN, -1.0, 2.0, NAN]).view(1, 1, 2, 2)
+    for got, want in zip(run(x, y), (FUNCTIONS[name](layer(x)), FUNCTIONS[name](convolution(y)))):
+        close(got, want)
+        assert want.isnan().any()
+
+
+@torch.no_grad()
+def test_a_bias_with_gaps_is_read_by_its_stride():
+    bias = torch.randn(16)[::2]
+    weight, kernel = torch.randn(8, 4), torch.randn(8, 4, 1, 1)
+    fn = lambda x, y: (F.gelu(F.linear(x, weight, bias)), F.relu(F.conv2d(y, kernel, bias)))  # noqa: E731
+    x, y = torch.randn(3, 4), torch.randn(2, 4, 5, 5)
+    for got, want in zip(compiled(fn)(x, y), fn(x, y)):
+        close(got, want)
+
+
+@torch.no_grad()
+def test_a_convolution_read_by_a_reshape_and_given_out_has_the_layout_of_the_program():
+    convolution = nn.Conv2d(3, 4, 3, stride=2, dilation=1, groups=1)
+    fn = lambda x: (convolution(x), convolution(x).view(2, -1) @ torch.ones(36, 2))  # noqa: E731
+    x = torch.randn(2, 3, 7, 7)
+    for got, want in zip(compiled(fn)(x), fn(x)):
+        close(got, want)
+        assert got.stride() == want.stride()
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@torch.no_grad()
+def test_batches_that_change_and_tensors_without_elements(freeze):
+    model = Residual().eval()
+    layer = nn.Linear(3, 4)
+    run = compiled(lambda x, y: (model(x), F.gelu(layer(y))), freeze=freeze)
+    for rows in (2, 3, 5, 0, 1):
+        x, y = torch.randn(rows, 3, 8, 8), torch.randn(rows, 3)
+        for got, want in zip(run(x, y), (model(x), F.gelu(layer(y)))):
+            close(got, want)
+    nothing = compiled(lambda x, y: F.gelu(x @ y.t()))
+    close(nothing(torch.ones(2, 0), torch.ones(3, 0)), torch.zeros(2, 3))
+    close(nothing(torch.ones(2, 3), torch.ones(0, 3)), torch.zeros(2, 0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+@torch.no_grad()
+def test_other_dtypes_are_left_to_the_fallback(said, dtype):
+    layer = nn.Linear(6, 5).to(dtype)
+    run = compiled(lambda x: F.gelu(layer(x)))
+    x = torch.randn(3, 6, dtype=dtype)
+    close(run(x), F.gelu(layer(x)), 1e-2 if dtype is torch.float16 else 1e-9)
+    assert not said
+
+
+def test_training_is_left_to_the_fallback_with_the_reason(said):
+    layer = nn.Linear(3, 3)
+    run = compiled(layer)
+    run(torch.ones(2, 3)).sum().backward()
+    close(layer.weight.grad, torch.full((3, 3), 2.0))
+    assert not said
+    with pytest.raises(core.CoreError, match="no gradients"):
+        compiled(nn.Linear(3, 3), fullgraph_backend=True)(torch.ones(2, 3))
+
+
+@torch.no_grad()
+def test_a_warm_call_enters_no_file_of_the_plugin():
+    layer = nn.Linear(6, 5)
+    run = compiled(lambda x: F.gelu(layer(x)))
+    x = torch.randn(3, 6)
+    run(x)
+    entered = []
+    sys.setprofile(lambda frame, *_: entered.append(frame.f_code.co_filename))
+    run(x)
+    sys.setprofile(None)
+    assert any("ipex call" in name for name in entered)
+    assert not any("core_ipex" in name for name in entered)
+
+
+def test_the_diagnosis_says_whose_kernels_run():
+    from core_ipex.plugin import core_diagnose
+
+    (finding,) = core_diagnose()
+    assert finding.text.startswith("IPEX ended at 2.8.0, archived 2026-03-30; using PyTorch's oneDNN")
+    assert "intel_extension_for_pytorch" not in sys.modules

@@ -1,0 +1,71 @@
+"""The plugin object behind the entry point `ofi`. Importing it imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import __version__
+from .shadowing import require_core
+
+require_core()
+
+from core.plugin import (  # noqa: E402
+    Artifact,
+    Backend,
+    Capabilities,
+    CompileContext,
+    Finding,
+    Probe,
+    Support,
+    hookimpl,
+)
+
+_TRAINING = "optimize_for_inference is for inference: training is left to the fallback"
+
+
+class TorchScriptBackend(Backend):
+    """Traces a graph and has TorchScript freeze and optimise it."""
+
+    name = "ofi"
+    version = __version__
+    capabilities = Capabilities(
+        graph_level="aten-functional",
+        devices=("cpu",),
+        dtypes=("float32", "int64", "bool"),
+        dynamic_shapes="none",
+        deterministic="always",
+    )
+
+    def probe(self, device: str) -> Probe:
+        from .torchscript import REMEDY, missing
+
+        reason = missing()
+        return Probe(not reason, reason, REMEDY if reason else "")
+
+    def supports(self, node: Any, ctx: CompileContext) -> Support:
+        if ctx.mode != "inference":
+            return Support("no", _TRAINING)
+        from .claims import refusal
+
+        reason = refusal(node)
+        return Support("no", reason) if reason else Support("library")
+
+    def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+        from .artifact import compile_graph
+
+        return compile_graph(graph, fake_inputs, ctx)
+
+
+@hookimpl
+def core_backend() -> Backend:
+    """The hook that core calls once."""
+    return TorchScriptBackend()
+
+
+@hookimpl
+def core_diagnose() -> list[Finding]:
+    """Says that what this backend stands on is going away."""
+    from .torchscript import DEPRECATED, REMEDY
+
+    return [Finding("warning", DEPRECATED, REMEDY)]

@@ -59,7 +59,7 @@ BORDERS = {
         "raises",
         "the edge of the runtime: CompileFailed",
     ),
-    ("plugins/ofi/core_ofi/torchscript.py", "optimised"): ("raises", "the edge of TorchScript: CompileFailed"),
+    ("plugins/ofi/core_ofi/torchscript.py", "_program"): ("raises", "the edge of TorchScript: CompileFailed"),
     ("plugins/inductor/core_inductor/runtime/build.py", "_run"): ("raises", "no compiler process is left behind"),
 }
 ALL = {"Exception", "BaseException"}

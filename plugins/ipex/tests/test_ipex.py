@@ -97,6 +97,23 @@ def test_a_normalization_of_changed_statistics_is_computed_anew(freeze):
         close(run(x), model(x))
 
 
+@torch.no_grad()
+def test_a_normalization_of_known_statistics_is_folded(said):
+    model = Residual().eval()
+    model.norm.running_mean = nn.Buffer(model.norm.running_mean)
+    model.norm.running_var = nn.Buffer(model.norm.running_var)
+    run = compiled(model, freeze=True, fullgraph_backend=True)
+    x = torch.randn(2, 3, 8, 8)
+    for _ in range(2):
+        close(run(x), model(x))
+        assert "1 convolution+batch_norm+relu" in said.pop()
+        model.norm.running_mean.add_(1.0)
+    model.norm.running_var.fill_(float("inf"))
+    model.norm.weight.fill_(float("inf"))
+    close(run(x), model(x))
+    assert "batch_norm" not in said.pop()
+
+
 FUNCTIONS = {
     "linear+gelu": F.gelu,
     "linear+silu": F.silu,

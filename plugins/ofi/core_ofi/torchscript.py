@@ -89,14 +89,25 @@ def is_turn(node: Any) -> bool:
 
 def optimised(graph: fx.GraphModule, fakes: Sequence[Any], ctx: CompileContext) -> tuple[Any, tuple[int, ...]]:
     """The optimised program and the inputs that it still takes. Raises CompileFailed with TorchScript's words."""
+    ctx.report(Finding("warning", DEPRECATED, REMEDY))
     weights = {}
     if ctx.frozen:
         weights = {at: value.detach() for at, value in ctx.constants.items() if isinstance(value, torch.Tensor)}
+    if weights:
         calls = [node for node in graph.graph.nodes if node.op == "call_function"]
-        for node in calls:
-            reason = refused_when_frozen(node)
-            if reason:
-                raise Unsupported([one for one in calls if refused_when_frozen(one)], reason)
+        refused = [node for node in calls if refused_when_frozen(node)]
+        if refused:
+            raise Unsupported(refused, refused_when_frozen(refused[0]))
+        try:
+            return _program(graph, fakes, weights)
+        except CompileFailed as error:  # operators that oneDNN's tensors lack show when they run
+            ctx.report(Finding("info", f"weights are read on each call: {error.log.strip().splitlines()[-1]}"))
+    return _program(graph, fakes, {})
+
+
+def _program(
+    graph: fx.GraphModule, fakes: Sequence[Any], weights: Mapping[int, torch.Tensor]
+) -> tuple[Any, tuple[int, ...]]:
     # numbers are passed too, but nothing that is traced reads them
     kept = tuple(at for at, one in enumerate(fakes) if at not in weights and isinstance(one, torch.Tensor))
     module = Written(graph, weights, kept).eval()
@@ -112,7 +123,6 @@ def optimised(graph: fx.GraphModule, fakes: Sequence[Any], ctx: CompileContext) 
                 program(*examples)
         except Exception as error:  # noqa: BLE001  TorchScript raises RuntimeError and its own, without a common base
             raise CompileFailed("TorchScript", str(error)) from error
-    ctx.report(Finding("warning", DEPRECATED, REMEDY))
     return program, kept
 
 

@@ -109,6 +109,8 @@ def _convert_node(builder: ModelBuilder, node: fx.Node, values: Mapping[fx.Node,
     if _is_empty(builder.result):  # no value to compute, and not every runtime has kernels for none
         shape = builder.ints([int(size) for size in builder.result.shape])
         return builder.node("Expand", builder.scalar(0, builder.result.dtype), shape).like(builder.result)
+    if isinstance(builder.result, (tuple, list)) and (nothing := _empty_results(builder)) is not None:
+        return nothing
     if node.target is operator.getitem and isinstance(values[node.args[0]], tuple):  # type: ignore[index]
         found = values[node.args[0]][node.args[1]]  # type: ignore[index]
         if found is None:
@@ -131,6 +133,19 @@ def _convert_node(builder: ModelBuilder, node: fx.Node, values: Mapping[fx.Node,
     return _with_fakes(_narrowed(builder, result, node.meta.get("val")) if wide else result, node.meta.get("val"))
 
 
+def _empty_results(builder: ModelBuilder) -> tuple[Value | None, ...] | None:
+    """Several results of which all that are read have no elements; None where one has."""
+    fakes = [fake if builder.wanted(at) else None for at, fake in enumerate(builder.result)]
+    if not any(fake is not None for fake in fakes) or not all(fake is None or _is_empty(fake) for fake in fakes):
+        return None
+    return tuple(
+        builder.node("Expand", builder.scalar(0, fake.dtype), builder.ints([int(size) for size in fake.shape]))
+        if fake is not None
+        else None
+        for fake in fakes
+    )
+
+
 def _is_empty(fake: Any) -> bool:
     if not isinstance(fake, torch.Tensor) or not all(isinstance(size, int) for size in fake.shape):
         return False
@@ -142,7 +157,7 @@ def _calculates(converter: Any) -> bool:
     family = converter.__module__.rpartition(".")[2]
     if converter.__name__ == "div_mode":  # its quotient is rounded before it is cut off
         return False
-    return family not in ("shapes", "casts", "creation", "indexing", "numbers")
+    return family not in ("shapes", "casts", "creation", "indexing", "numbers", "sorting")
 
 
 def _is_narrow(fake: Any) -> bool:

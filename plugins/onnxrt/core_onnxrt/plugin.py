@@ -82,9 +82,11 @@ class OnnxRuntimeBackend(Backend):
         return compile_graph(graph, fake_inputs, ctx)
 
     def cache_key(self, ctx: CompileContext) -> bytes:
+        from core_onnx.digest import converters_digest
+
         from .runtime import runtime
 
-        return f"{__version__} {runtime().__version__} {sorted(ctx.options.items())}".encode()
+        return f"{__version__} {converters_digest()} {runtime().__version__} {sorted(ctx.options.items())}".encode()
 
     def serialize(self, artifact: Artifact) -> bytes | None:
         from .artifact import stored

@@ -6,6 +6,7 @@ from . import (  # noqa: F401
     comparisons,
     convolution,
     creation,
+    elementary,
     indexing,
     matrix,
     norms,
@@ -13,5 +14,7 @@ from . import (  # noqa: F401
     pointwise,
     pooling,
     reductions,
+    resampling,
     shapes,
+    sorting,
 )

@@ -38,8 +38,23 @@ def convolution(
         return b.node("Conv", x, weight, bias, **settings)
     extra = _full(output_padding, dims)
     if any(more >= step for more, step in zip(extra, settings["strides"])):
-        raise ConversionError("a transposed convolution padded by its stride or more")
+        return _transposed_far(b, x, weight, bias, extra, settings)
     return b.node("ConvTranspose", x, weight, bias, output_padding=extra, **settings)
+
+
+def _transposed_far(
+    b: ModelBuilder, x: Value, weight: Value, bias: Value | None, extra: list[int], settings: dict[str, Any]
+) -> Value:
+    """A transposed convolution padded by its stride or more: the whole of it, then the part that is asked for."""
+    if not all(isinstance(size, int) for size in (*x.shape, *b.result.shape)):
+        raise ConversionError("a transposed convolution of a symbolic size, padded by its stride or more")
+    dims = len(extra)
+    first = settings["pads"][:dims]
+    whole = b.node("ConvTranspose", x, weight, **{**settings, "pads": [0] * 2 * dims})
+    whole = b.node("Pad", whole, b.ints([0] * (dims + 4) + extra), b.scalar(0, x.dtype), mode="constant")
+    lasts = [at + size for at, size in zip(first, b.result.shape[2:])]
+    part = b.node("Slice", whole, b.ints(first), b.ints(lasts), b.ints(range(2, dims + 2)))
+    return part if bias is None else b.node("Add", part, b.reshape(bias, [1, -1, *[1] * dims]))
 
 
 def _full(values: Sequence[int], dims: int) -> list[int]:

@@ -49,8 +49,14 @@ def index_select(b: ModelBuilder, x: Value, dim: int, index: Value) -> Value:
 @converts("aten.gather.default")
 def gather(b: ModelBuilder, x: Value, dim: int, index: Value, **kwargs: Any) -> Value:
     if not x.rank or not index.rank:
-        raise ConversionError("an index into a tensor without dimensions")
+        line, places = _line(b, x), _line(b, _index(b, index).like(index.fake))
+        return b.reshape(b.node("GatherElements", line, places, axis=0), list(index.shape))
     return b.node("GatherElements", x, _index(b, index), axis=dim % x.rank)
+
+
+def _line(b: ModelBuilder, x: Value) -> Value:
+    """A number as a vector of one."""
+    return x if x.rank else b.reshape(x, [1])
 
 
 @converts("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -94,20 +100,69 @@ def _stacked(b: ModelBuilder, given: list[Value], x: Value, dims: list[int]) -> 
 def index_put(
     b: ModelBuilder, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
 ) -> Value:
-    if not indices or any(one is None for one in indices):
-        raise ConversionError("writing by indices that are not of the first dimensions")
-    given = [_index(b, one) for one in indices if one is not None]
-    dims = list(range(len(given)))
+    kind = x.dtype
+    dims = [at for at, one in enumerate(indices) if one is not None]
+    chosen = [one for one in indices if one is not None]
+    if any(one.dtype in (torch.bool, torch.uint8) for one in chosen):
+        return _put_by_mask(b, x, dims[0], chosen, values, accumulate)
+    if accumulate and kind is torch.bool:
+        raise ConversionError("a sum of bools")
+    wide = torch.float32 if accumulate and kind in (torch.float16, torch.bfloat16) else kind
+    given = [_index(b, one).like(one.fake) for one in chosen]
+    front = dims == list(range(len(dims)))
+    rest = [axis for axis in range(x.rank) if axis not in dims]
+    order = [*dims, *rest]
+    target, value = b.cast(x, wide), b.cast(values, wide)
+    moved = target if front else b.node("Transpose", target, perm=order)
     stacked = _stacked(b, given, x, dims)
-    places = b.node("Shape", stacked)
-    lead = b.node("Slice", places, b.ints([0]), b.ints([-1]), b.ints([0]))
-    rest = [
-        x.shape[axis] if isinstance(x.shape[axis], int) else b.size_of(x, axis) for axis in range(len(given), x.rank)
-    ]
-    shape = b.node("Concat", lead, b.shape_vector(rest), axis=0) if rest else lead
-    spread = b.node("Expand", b.cast(values, x.dtype), shape)
+    if front:
+        places = b.node("Shape", stacked)
+        lead = b.node("Slice", places, b.ints([0]), b.ints([-1]), b.ints([0]))
+        sizes = [x.shape[axis] if isinstance(x.shape[axis], int) else b.size_of(x, axis) for axis in rest]
+        shape = b.node("Concat", lead, b.shape_vector(sizes), axis=0) if sizes else lead
+        spread = b.node("Expand", value, shape)
+    else:
+        spread = _spread_behind(b, value, x, given, dims, rest)
     reduction = {"reduction": "add"} if accumulate else {}
-    return b.node("ScatterND", x, stacked, spread, **reduction)
+    written = b.node("ScatterND", moved, stacked, spread, **reduction)
+    if not front:
+        written = b.node("Transpose", written, perm=[order.index(axis) for axis in range(x.rank)])
+    return b.cast(written, kind)
+
+
+def _spread_behind(
+    b: ModelBuilder, value: Value, x: Value, given: list[Value], dims: list[int], rest: list[int]
+) -> Value:
+    """Values in the shape that the indexing has, with the axes of the indices moved to the front."""
+    sizes = [*x.shape, *(size for one in given for size in one.shape)]
+    if not all(isinstance(size, int) for size in sizes):
+        raise ConversionError("writing behind the first dimensions of a symbolic size")
+    lead = list(torch.broadcast_shapes(*(one.shape for one in given)))  # type: ignore[no-untyped-call]
+    together = dims == list(range(dims[0], dims[-1] + 1))
+    before = [x.shape[axis] for axis in rest if axis < dims[0]] if together else []
+    after = [x.shape[axis] for axis in rest][len(before) :]
+    spread = b.node("Expand", value, b.ints([*before, *lead, *after]))
+    width, skipped = len(lead), len(before)
+    ends = range(skipped + width, skipped + width + len(after))
+    return b.node("Transpose", spread, perm=[*range(skipped, skipped + width), *range(skipped), *ends])
+
+
+def _put_by_mask(b: ModelBuilder, x: Value, first: int, chosen: list[Value], values: Value, accumulate: bool) -> Value:
+    """Where one mask is true, values that are the same for all of its places."""
+    mask = chosen[0]
+    if len(chosen) > 1 or mask.dtype is not torch.bool:
+        raise ConversionError("a mask among other indices")
+    behind = x.rank - first - mask.rank
+    value, at = b.cast(values, x.dtype), values.rank - behind - 1
+    if at >= 0 and values.shape[at] != 1:
+        raise ConversionError("a mask as an index takes as many values as are true")
+    if at >= 0 and mask.rank != 1:
+        sizes = list(values.shape)
+        value = b.reshape(value, [*sizes[:at], *[1] * mask.rank, *sizes[at + 1 :]])
+    if accumulate:
+        value = b.node("Or" if x.dtype is torch.bool else "Add", x, value)
+    condition = b.node("Unsqueeze", mask, b.ints([mask.rank + at for at in range(behind)])) if behind else mask
+    return b.select(condition, value, x)
 
 
 def _fitted(b: ModelBuilder, source: Value, index: Value) -> Value:
@@ -118,10 +173,19 @@ def _fitted(b: ModelBuilder, source: Value, index: Value) -> Value:
     return b.node("Slice", source, b.ints([0] * source.rank), ends, b.ints(range(source.rank)))
 
 
-def _scatter(b: ModelBuilder, x: Value, dim: int, index: Value, source: Value, **reduction: Any) -> Value:
-    if not x.rank or index.fake.numel() == 0:
-        raise ConversionError("an index without elements or dimensions")
-    return b.node("ScatterElements", x, _index(b, index), source, axis=dim % x.rank, **reduction)
+def _scatter(b: ModelBuilder, x: Value, dim: int, index: Value, source: Value, reduction: str = "none") -> Value:
+    if index.fake.numel() == 0:
+        return b.node("Identity", x)
+    kind = x.dtype
+    if reduction != "none" and kind is torch.bool:
+        raise ConversionError("a sum or product of bools")
+    wide = torch.float32 if reduction != "none" and kind in (torch.float16, torch.bfloat16) else kind
+    line, places = _line(b, b.cast(x, wide).like(x.fake)), _line(b, _index(b, index).like(index.fake))
+    written = _line(b, b.cast(source, wide).like(index.fake))
+    axis = dim % x.rank if x.rank else 0
+    how = {} if reduction == "none" else {"reduction": reduction}
+    result = b.node("ScatterElements", line, places, written, axis=axis, **how)
+    return b.cast(result if x.rank else b.reshape(result, []), kind)
 
 
 @converts("aten.scatter.src")
@@ -133,6 +197,43 @@ def scatter(b: ModelBuilder, x: Value, dim: int, index: Value, source: Value) ->
 def scatter_value(b: ModelBuilder, x: Value, dim: int, index: Value, value: Any) -> Value:
     spread = b.node("Expand", operand(b, value, x.dtype), b.flat_shape_of(index.fake, (index,)))
     return _scatter(b, x, dim, index, spread)
+
+
+_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul"}
+
+
+@converts("aten.scatter.reduce")
+def scatter_reduced(b: ModelBuilder, x: Value, dim: int, index: Value, source: Value, *, reduce: str) -> Value:
+    return _scatter(b, x, dim, index, _fitted(b, b.cast(source, x.dtype).like(source.fake), index), _REDUCTIONS[reduce])
+
+
+@converts("aten.scatter.value_reduce")
+def scatter_value_reduced(b: ModelBuilder, x: Value, dim: int, index: Value, value: Any, *, reduce: str) -> Value:
+    spread = b.node("Expand", operand(b, value, x.dtype), b.flat_shape_of(index.fake, (index,)))
+    return _scatter(b, x, dim, index, spread, _REDUCTIONS[reduce])
+
+
+@converts("aten.scatter_reduce.two")
+def scatter_reduce(
+    b: ModelBuilder, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    if reduce not in _REDUCTIONS or not include_self:
+        raise ConversionError("values gathered by extremes or means, or without those that are there")
+    return _scatter(b, x, dim, index, _fitted(b, source, index), _REDUCTIONS[reduce])
+
+
+@converts("aten.masked_scatter.default")
+def masked_scatter(b: ModelBuilder, x: Value, mask: Value, source: Value) -> Value:
+    """Each true place takes the value whose number is the count of true places before it."""
+    shape = b.result.shape
+    if not all(isinstance(size, int) for size in (*shape, *mask.shape, *source.shape)):
+        raise ConversionError("a mask of a symbolic size")
+    if source.fake.numel() < b.result.numel():
+        raise ConversionError("eager raises where a mask is true more often than there are values")
+    wide = b.node("Expand", mask, b.ints(shape))
+    order = b.node("CumSum", b.cast(b.reshape(wide, [-1]), torch.int64), b.scalar(0, torch.int64), exclusive=1)
+    taken = b.node("Gather", b.reshape(source, [-1]), b.reshape(order, list(shape)), axis=0)
+    return b.select(wide, taken, x)
 
 
 @converts("aten.scatter_add.default")

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..builder import ModelBuilder, Value
+from ..errors import ConversionError
 from ..registry import converts
 from .operands import operand
 
@@ -39,6 +40,22 @@ def addmm(b: ModelBuilder, bias: Value, x: Value, other: Value, *, beta: Any = 1
             return b.node("Gemm", x, other, bias, alpha=float(alpha), beta=float(beta))
     product = _weighted(b, matmul(b, x, other), alpha)
     if beta == 0:  # then NaN in the bias does not count
+        return b.node("Identity", product)
+    return b.node("Add", _weighted(b, b.cast(bias, b.result.dtype), beta), product)
+
+
+@converts("aten.addbmm.default")
+def addbmm(b: ModelBuilder, bias: Value, x: Value, other: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+    """The sum of the products is one product: batches side by side."""
+    if _empty(x) or _empty(other):
+        product = _zeros(b)
+    elif not all(isinstance(size, int) for size in (*x.shape, *other.shape)):
+        raise ConversionError("a sum of products of symbolic sizes")
+    else:
+        rows = b.reshape(b.node("Transpose", x, perm=[1, 0, 2]), [x.shape[1], -1])
+        product = b.node("MatMul", rows, b.reshape(other, [-1, other.shape[2]]))
+    product = _weighted(b, product, alpha)
+    if beta == 0:
         return b.node("Identity", product)
     return b.node("Add", _weighted(b, b.cast(bias, b.result.dtype), beta), product)
 

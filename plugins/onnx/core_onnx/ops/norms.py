@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ..builder import ModelBuilder, Value
 from ..errors import ConversionError
 from ..registry import converts
@@ -20,7 +22,7 @@ def native_layer_norm(
         raise ConversionError("a normalisation over a symbolic size")
     axis = x.rank - len(shape)
     parts = [b.cast(value, x.dtype) if value is not None else None for value in (weight, bias)]
-    if b.wanted(1) or b.wanted(2):
+    if b.wanted(1) or b.wanted(2) or x.dtype is torch.float64:  # the operator's eps is a float32
         return _with_statistics(b, x, list(range(axis, x.rank)), parts, eps)
     scale = parts[0] if parts[0] is not None else b.constant([1.0] * _product(shape), x.dtype, list(shape))
     return b.node("LayerNormalization", x, scale, parts[1], axis=axis, epsilon=eps), None, None
@@ -67,6 +69,10 @@ def native_batch_norm(
     scale = weight if weight is not None else b.constant([1.0] * channels, kind)
     shift = bias if bias is not None else b.constant([0.0] * channels, kind)
     parts = [b.cast(value, x.dtype) for value in (scale, shift, mean, var)]
+    if x.dtype is torch.float64:  # the operator's eps is a float32
+        gain, base, center, spread = [_per_channel(b, part, x.rank) for part in parts]
+        inverse = b.node("Reciprocal", b.node("Sqrt", b.node("Add", spread, b.scalar(eps, x.dtype))))
+        return b.node("Add", b.node("Mul", b.node("Sub", x, center), b.node("Mul", inverse, gain)), base), None, None
     return b.node("BatchNormalization", x, *parts, epsilon=eps), None, None
 
 

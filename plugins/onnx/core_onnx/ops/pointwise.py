@@ -302,11 +302,6 @@ def log1p(b: ModelBuilder, x: Value) -> Value:
     return b.node("Where", infinite, small, near_zero)
 
 
-@converts("aten.erfc.default")
-def erfc(b: ModelBuilder, x: Value) -> Value:
-    raise ConversionError("1 - erf(x) loses every digit of erfc where x is large")
-
-
 @converts("aten.logical_not.default", "aten.bitwise_not.default")
 def logical_not(b: ModelBuilder, x: Value) -> Value:
     if b.result.dtype is torch.bool:
@@ -314,10 +309,11 @@ def logical_not(b: ModelBuilder, x: Value) -> Value:
     return b.node("Sub", b.scalar(-1, x.dtype), x)  # two's complement
 
 
-def _logical(name: str) -> Any:
+def _logical(name: str, *, bits: bool = False) -> Any:
     def convert(b: ModelBuilder, x: Value, other: Any) -> Value:
-        if b.result.dtype is not torch.bool:
-            raise ConversionError("bit operations on integers are not in ONNX's operator set 18 of every runtime")
+        dtype = b.result.dtype
+        if bits and dtype is not torch.bool:
+            return b.node(f"Bitwise{name}", operand(b, x, dtype), operand(b, other, dtype))
         return b.node(name, operand(b, x, torch.bool), operand(b, other, torch.bool))
 
     return convert
@@ -326,7 +322,7 @@ def _logical(name: str) -> Any:
 for _aten, _onnx in {"and": "And", "or": "Or", "xor": "Xor"}.items():
     CONVERTERS[f"aten.logical_{_aten}.default"] = _logical(_onnx)
     for _kind in ("Tensor", "Scalar"):
-        CONVERTERS[f"aten.bitwise_{_aten}.{_kind}"] = _logical(_onnx)
+        CONVERTERS[f"aten.bitwise_{_aten}.{_kind}"] = _logical(_onnx, bits=True)
 
 
 # -- choice ------------------------------------------------------------------------------------------------------------
@@ -418,17 +414,16 @@ def hardtanh(b: ModelBuilder, x: Value, low: Any = -1, high: Any = 1) -> Value:
 
 @converts("aten.leaky_relu.default")
 def leaky_relu(b: ModelBuilder, x: Value, negative_slope: float = 0.01) -> Value:
+    if x.dtype is torch.float64:  # the operator's slope is a float32
+        return b.node(
+            "Where", b.node("Greater", x, b.scalar(0, x.dtype)), x, b.node("Mul", x, b.scalar(negative_slope, x.dtype))
+        )
     return b.node("LeakyRelu", x, alpha=float(negative_slope))
 
 
 @converts("aten._prelu_kernel.default", "aten.prelu.default")
 def prelu(b: ModelBuilder, x: Value, weight: Value) -> Value:
     return b.node("Where", b.node("Greater", x, b.scalar(0, x.dtype)), x, b.node("Mul", weight, x))
-
-
-@converts("aten.elu.default")
-def elu(b: ModelBuilder, x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
-    raise ConversionError("exp(x) - 1 loses the digits of expm1 near 0")
 
 
 @converts("aten.gelu.default")
@@ -539,6 +534,6 @@ def isinf(b: ModelBuilder, x: Value) -> Value:
     return b.node("Equal", b.node("Abs", x), b.scalar(math.inf, x.dtype))
 
 
-@converts("aten.logit.default", "aten.mish.default", "aten.softplus.default", "aten.expm1.default")
+@converts("aten.logit.default")
 def rounds_away(b: ModelBuilder, *args: Any, **kwargs: Any) -> Value:
     raise ConversionError("ONNX has no operator for it, and its parts lose digits near 0 or overflow")

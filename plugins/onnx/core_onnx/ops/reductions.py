@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -78,8 +79,11 @@ def _variance(b: ModelBuilder, x: Value, dims: Any, correction: Any, keepdim: bo
     axes = axes_of(dims, x.rank)
     count = _count(x, axes)
     free = count - (1 if correction is None else correction)
-    if free <= 0 or not axes:
-        raise ConversionError("a variance of too few values")
+    if not count:
+        raise ConversionError("a variance of no values")
+    if not axes:  # one number is no distance from itself
+        apart = b.node("Sub", x, x)
+        return b.node("Div", apart, b.scalar(max(free, 0), x.dtype)), b.node("Identity", x)
     long = count > _LONG and x.dtype is torch.float32
     if long and not b.target.computes("ReduceSum", torch.float64):
         raise ConversionError(f"{b.target.name} adds one value after the other: a long sum loses digits")
@@ -88,7 +92,7 @@ def _variance(b: ModelBuilder, x: Value, dims: Any, correction: Any, keepdim: bo
     apart = b.node("Sub", wide, center)
     total = b.node("ReduceSum", b.node("Mul", apart, apart), b.ints(axes), keepdims=int(keepdim))
     flat = center if keepdim else b.node("Squeeze", center, b.ints(axes))
-    return b.cast(b.node("Div", total, b.scalar(free, wide.dtype)), x.dtype), b.cast(flat, x.dtype)
+    return b.cast(b.node("Div", total, b.scalar(max(free, 0), wide.dtype)), x.dtype), b.cast(flat, x.dtype)
 
 
 @converts("aten.var.correction")
@@ -197,6 +201,37 @@ def cumsum(b: ModelBuilder, x: Value, dim: int, **kwargs: Any) -> Value:
     if not x.rank:
         return b.node("Identity", value)
     return b.node("CumSum", value, b.scalar(dim % x.rank, torch.int64))
+
+
+@converts("aten.cumprod.default")
+def cumprod(b: ModelBuilder, x: Value, dim: int, **kwargs: Any) -> Value:
+    value = b.cast(x, b.result.dtype)
+    if not x.rank:
+        return b.node("Identity", value)
+    if b.target.opset < 26:
+        raise ConversionError("running products came with ONNX's operator set 26")
+    return b.node("CumProd", value, b.scalar(dim % x.rank, torch.int64))
+
+
+@converts("aten.linalg_vector_norm.default")
+def vector_norm(
+    b: ModelBuilder, x: Value, order: Any = 2, dims: Any = None, keepdim: bool = False, **kwargs: Any
+) -> Value:
+    dtype = b.result.dtype
+    value = b.cast(x, dtype).like(x.fake.to(dtype))
+    size = b.node("Abs", value).like(value.fake)
+    if order in (math.inf, -math.inf):
+        return _extreme(b, size, dims, keepdim, greatest=order > 0)
+    if order == 0:
+        other = b.node("Not", b.node("Equal", value, b.scalar(0, dtype)))
+        return _summed(b, "ReduceSum", b.cast(other, dtype).like(value.fake), dims, keepdim)
+    if _counted(value, dims) == 1:
+        return _reduce(b, "ReduceSum", size, dims, keepdim)
+    if order == 1:
+        return _summed(b, "ReduceSum", size, dims, keepdim)
+    power = b.node("Mul", size, size) if order == 2 else b.node("Pow", size, b.scalar(order, dtype))
+    total = _summed(b, "ReduceSum", power.like(value.fake), dims, keepdim)
+    return b.node("Sqrt", total) if order == 2 else b.node("Pow", total, b.scalar(1 / order, dtype))
 
 
 @converts("aten.softmax.int", "aten._softmax.default")

@@ -170,3 +170,14 @@ def test_a_warm_call_enters_no_file_of_the_plugin():
     sys.setprofile(None)
     assert any("ofi call" in name for name in entered)
     assert not any("core_ofi" in name for name in entered)
+
+
+@torch.no_grad()
+def test_weights_are_inputs_where_an_operator_has_no_form_beside_frozen_ones(heard):
+    layer = nn.Conv2d(3, 4, 3)
+    run = compiled(lambda x: F.gelu(layer(x), approximate="tanh"), freeze=True)
+    x = torch.randn(2, 3, 5, 5)
+    close(run(x), F.gelu(layer(x), approximate="tanh"))
+    texts = [event.finding.text for event in heard if isinstance(event, BackendReported)]
+    assert any(text.startswith("weights are read on each call: ") for text in texts)
+    assert len(built_by_ofi(heard)) == 1

@@ -111,6 +111,7 @@ CASES = {
     ),
     "addbmm": (lambda x: torch.addbmm(x[0, 0, :, 0], x[0], x[1].mT, beta=0.5, alpha=2), IMAGE),
     "group_norm_of_nothing": (lambda x: F.group_norm(x, 2), torch.ones(0, 4, 3)),
+    "instance_norm": (lambda x: F.instance_norm(x, weight=torch.tensor([1.0, -2.0, 3.0]), eps=1e-3), IMAGE),
     "layer_norm_double": (lambda x: F.layer_norm(x, (6,)), IMAGE.double()),
     "batch_norm_double": (
         lambda x: F.batch_norm(x, torch.ones(3).double(), torch.ones(3).double() / 3),

@@ -60,10 +60,14 @@ def native_batch_norm(
 ) -> tuple[Value, Value | None, Value | None]:
     """With the running statistics. What it would save for a backward is empty then."""
     training, eps = (rest[0], rest[2]) if len(rest) == 3 else (False, rest[1])
-    if training:
+    if training and (mean is not None or var is not None):
         raise ConversionError("a batch normalisation that updates its statistics")
+    if training:
+        return _by_batch(b, x, weight, bias, eps)
     if not isinstance(x.shape[1], int) or any(size == 0 for size in x.shape if isinstance(size, int)):
         raise ConversionError("a normalisation without elements or of symbolic channels")
+    if mean is None or var is None:
+        raise ConversionError("a batch normalisation without statistics")
     kind = mean.dtype
     channels = x.shape[1]
     scale = weight if weight is not None else b.constant([1.0] * channels, kind)
@@ -74,6 +78,34 @@ def native_batch_norm(
         inverse = b.node("Reciprocal", b.node("Sqrt", b.node("Add", spread, b.scalar(eps, x.dtype))))
         return b.node("Add", b.node("Mul", b.node("Sub", x, center), b.node("Mul", inverse, gain)), base), None, None
     return b.node("BatchNormalization", x, *parts, epsilon=eps), None, None
+
+
+def _by_batch(
+    b: ModelBuilder, x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """With the statistics of the batch itself, kept nowhere."""
+    result, center, inverse, _, _ = _batch_statistics(b, x, weight, bias, eps)
+    return result, b.reshape(center, [x.shape[1]]), b.reshape(inverse, [x.shape[1]])
+
+
+def _batch_statistics(
+    b: ModelBuilder, x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value, Value, int]:
+    """The normalised values, mean, inverse deviation and variance of each channel, and how many values it has."""
+    sizes, kind = x.shape, x.dtype
+    if not all(isinstance(size, int) and size for size in sizes):
+        raise ConversionError("statistics of a batch of symbolic size")
+    axes = [0, *range(2, x.rank)]
+    center = b.node("ReduceMean", x, b.ints(axes), keepdims=1)
+    apart = b.node("Sub", x, center)
+    spread = b.node("ReduceMean", b.node("Mul", apart, apart), b.ints(axes), keepdims=1)
+    inverse = b.node("Reciprocal", b.node("Sqrt", b.node("Add", spread, b.scalar(eps, kind))))
+    result = b.node("Mul", apart, inverse)
+    if weight is not None:
+        result = b.node("Mul", result, _per_channel(b, b.cast(weight, kind), x.rank))
+    if bias is not None:
+        result = b.node("Add", result, _per_channel(b, b.cast(bias, kind), x.rank))
+    return result, center, inverse, spread, _product([sizes[axis] for axis in axes])
 
 
 @converts("aten._native_batch_norm_legit_functional.default")
@@ -91,23 +123,10 @@ def batch_norm_functional(
     """The normalised values, the batch's mean and inverse deviation, and the new running statistics."""
     if not training:
         raise ConversionError("a functional normalisation without training")
-    sizes = x.shape
-    if not all(isinstance(size, int) and size for size in sizes):
-        raise ConversionError("statistics of a batch of symbolic size")
-    axes = [0, *range(2, x.rank)]
-    count = _product([sizes[axis] for axis in axes])
+    result, center, inverse, spread, count = _batch_statistics(b, x, weight, bias, eps)
     if count < 2:
         raise ConversionError("statistics of one value")
-    kind = x.dtype
-    center = b.node("ReduceMean", x, b.ints(axes), keepdims=1)
-    apart = b.node("Sub", x, center)
-    spread = b.node("ReduceMean", b.node("Mul", apart, apart), b.ints(axes), keepdims=1)
-    inverse = b.node("Reciprocal", b.node("Sqrt", b.node("Add", spread, b.scalar(eps, kind))))
-    result = b.node("Mul", apart, inverse)
-    if weight is not None:
-        result = b.node("Mul", result, _per_channel(b, b.cast(weight, kind), x.rank))
-    if bias is not None:
-        result = b.node("Add", result, _per_channel(b, b.cast(bias, kind), x.rank))
+    kind, sizes = x.dtype, x.shape
     flat_center, flat_inverse, flat_spread = (b.reshape(value, [sizes[1]]) for value in (center, inverse, spread))
     unbiased = b.node("Mul", flat_spread, b.scalar(count / (count - 1), kind))
     new_mean = _moved(b, mean, flat_center, momentum)

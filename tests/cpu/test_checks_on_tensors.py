@@ -16,6 +16,12 @@ X = torch.arange(1.0, 7.0).reshape(2, 3)
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "inductor"])
 
 
+@pytest.fixture(autouse=True)
+def checked_distributions(monkeypatch):
+    """Distributions look at their arguments, though torch's own compiler, which another test may use, turns it off."""
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
+
+
 def outcome(fn, *args):
     try:
         return fn(*args)

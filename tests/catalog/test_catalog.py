@@ -323,7 +323,8 @@ def test_search_leaves_the_rows_that_have_every_word(browser, site):
 
 def test_the_chooser_opens_the_pair(browser, site):
     browser.open(site / "compare.html")
-    choose = "(() => { const form = document.querySelector('form[data-pairs]'); form.elements.left.value = 'dynamo_openvino';"
+    choose = "(() => { const form = document.querySelector('form[data-pairs]');"
+    choose += " form.elements.left.value = 'dynamo_openvino';"
     choose += " form.elements.right.value = 'inductor'; form.requestSubmit(); })()"
     browser.value(choose)
     for _ in range(100):

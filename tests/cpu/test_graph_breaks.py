@@ -317,7 +317,7 @@ def test_a_generator_made_before_a_break_says_what_to_do():
 
 
 def test_a_refusal_that_the_program_raised_its_own_error_from_ends_up_in_no_endless_circle():
-    """The second capture is refused while the first refusal's successor is handled: causes and contexts form a circle."""
+    """The second capture is refused while the first refusal's successor is handled: causes form a circle."""
 
     def fn(x):
         return x.tolist()

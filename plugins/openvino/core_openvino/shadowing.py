@@ -40,9 +40,9 @@ def require_core() -> ModuleType:
 def _shadowed() -> CoreShadowed:
     spec = importlib.util.find_spec("core")
     if spec is None:
-        return CoreShadowed("core_inductor needs the package `core`, which is not installed", "pip install core")
+        return CoreShadowed("core_openvino needs the package `core`, which is not installed", "pip install core")
     place = spec.origin or ", ".join(spec.submodule_search_locations or ())
     return CoreShadowed(
-        f"core_inductor needs the compiler `core`, but that name is taken by {place}, which sys.path has first",
+        f"core_openvino needs the compiler `core`, but that name is taken by {place}, which sys.path has first",
         "rename that file or folder, or start Python from another directory or with -P",
     )

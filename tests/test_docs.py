@@ -37,11 +37,10 @@ ID = re.compile(r"\bCORE-[A-Z]\d{3}\b")
 
 
 def error_classes() -> list[tuple[str, str]]:
-    """(id, class name) of every class with an id in core and the plugins. What says that core itself can't be found is
-    a copy in each plugin."""
+    """(id, class name) of every class with an id in core, the module beside it and the plugins."""
     found = []
     for root in ("core", "plugins"):
-        for path in sorted((ROOT / root).rglob("*.py")):
+        for path in sorted([*(ROOT / root).rglob("*.py"), *ROOT.glob(f"{root}_*.py")]):
             if {"tests", "build"} & set(path.relative_to(ROOT).parts):
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
@@ -49,7 +48,7 @@ def error_classes() -> list[tuple[str, str]]:
                     for statement in node.body:
                         if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "id":
                             found.append((ast.literal_eval(statement.value), node.name))
-    return list(dict.fromkeys(found))
+    return found
 
 
 ERRORS = error_classes()

@@ -36,7 +36,7 @@ def wheels(tmp_path_factory) -> Path:
     source, dist = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
     listed = run("git", "ls-files", cwd=ROOT).splitlines()
     for name in listed:
-        if name.startswith(("core/", "plugins/", "README", "LICENSE", "pyproject", "setup")):
+        if name.startswith(("core/", "core_presence.py", "plugins/", "README", "LICENSE", "pyproject", "setup")):
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((ROOT / name).read_bytes())

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import __version__
-from .shadowing import require_core
+from core_presence import require_core
 
-require_core()
+from . import __version__
+
+require_core("inductor")
 
 from core.plugin import Artifact, Backend, Capabilities, CompileContext, Finding, Option, Probe, hookimpl  # noqa: E402
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
-from . import __version__
-from .shadowing import require_core
+from core_presence import require_core
 
-require_core()
+from . import __version__
+
+require_core("ipex")
 
 from core.plugin import (  # noqa: E402
     Artifact,

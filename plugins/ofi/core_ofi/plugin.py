@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import __version__
-from .shadowing import require_core
+from core_presence import require_core
 
-require_core()
+from . import __version__
+
+require_core("ofi")
 
 from core.plugin import (  # noqa: E402
     Artifact,

@@ -6,10 +6,11 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import __version__
-from .shadowing import require_core
+from core_presence import require_core
 
-require_core()
+from . import __version__
+
+require_core("tensorrt")
 
 from core.plugin import (  # noqa: E402
     Artifact,

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("CORE_STRICT", "1")
 
 import pytest
+from plugin_site import empty_site
 
 import core
 
@@ -15,3 +16,9 @@ def fresh():
     core.reset()
     yield
     core.reset()
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """An empty site folder; see plugin_site.empty_site."""
+    yield from empty_site(tmp_path, monkeypatch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import plugin_site
 import pytest
 import torch
 
@@ -20,10 +20,6 @@ from core.errors import BackendFailed, CompilerDied, CompileTimedOut, InvalidOpt
 from core.plugin import PluginBug
 
 ROOT = Path(__file__).parents[2]
-_SPEC = importlib.util.spec_from_file_location("plugin_site", ROOT / "tests" / "nodevice" / "plugin_site.py")
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "write_record"):
-    _SPEC.loader.exec_module(plugin_site)
 
 # Compiles a graph by its source text and the constants it holds, and does on the way what a variable tells it.
 PLUGIN = """

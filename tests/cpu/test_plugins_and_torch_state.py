@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import plugin_site
 import pytest
 import torch
 
@@ -18,26 +17,7 @@ from core.backends.registry import Registry
 from core.errors import BackendUnavailable
 
 ROOT = Path(__file__).parents[2]
-_SPEC = importlib.util.spec_from_file_location("plugin_site", ROOT / "tests" / "nodevice" / "plugin_site.py")
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "write_record"):
-    _SPEC.loader.exec_module(plugin_site)
 PLUGIN = plugin_site.PLUGIN.format(name="alpha", version="1")
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A site folder on sys.path and for subprocesses; modules imported from it are forgotten again."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(folder), str(ROOT))))
-    monkeypatch.chdir(tmp_path)
-    before = set(sys.modules)
-    yield folder
-    for name in set(sys.modules) - before:
-        if name.endswith("_plugin"):
-            del sys.modules[name]
 
 
 def load(site, source):

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import plugin_site
 import pytest
+from plugin_site import add_distribution as add
 
-_SPEC = importlib.util.spec_from_file_location("plugin_site", Path(__file__).with_name("plugin_site.py"))
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "MANIFEST"):
-    _SPEC.loader.exec_module(plugin_site)
-add = plugin_site.add_distribution
-
-from core.cli import main  # noqa: E402
-from core.report.doctor import _shadowing  # noqa: E402
+from core.cli import main
+from core.report.doctor import _shadowing
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A site folder for this process and for the doctor's subprocesses; the working folder has no project file."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(folder), str(ROOT))))
-    monkeypatch.chdir(tmp_path)
-    return folder
 
 
 def run(capsys, *arguments):

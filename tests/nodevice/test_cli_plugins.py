@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import plugin_site
 import pytest
+from plugin_site import add_distribution as add
+from plugin_site import write_record
 
-_SPEC = importlib.util.spec_from_file_location("plugin_site", Path(__file__).with_name("plugin_site.py"))
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "write_record"):
-    _SPEC.loader.exec_module(plugin_site)
-add, write_record = plugin_site.add_distribution, plugin_site.write_record
-
-from core.backends import discovery  # noqa: E402
-from core.backends.registry import Registry  # noqa: E402
-from core.cli import install, main  # noqa: E402
-from core.errors import BackendBroken  # noqa: E402
-from core.report import doctor  # noqa: E402
+from core.backends import discovery
+from core.backends.registry import Registry
+from core.cli import install, main
+from core.errors import BackendBroken
+from core.report import doctor
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = plugin_site.PLUGIN.format(name="alpha", version="1")
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A site folder for this process and for the doctor's subprocesses; no settings but the test's."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(folder), str(ROOT))))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    return folder
 
 
 def run(capsys, *arguments):

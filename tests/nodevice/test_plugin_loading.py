@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import locale
 import os
 import random
@@ -14,35 +13,17 @@ import threading
 import warnings
 from pathlib import Path
 
+import plugin_site
 import pytest
+from plugin_site import VERSIONS, registry
+from plugin_site import add_distribution as add
 
-_SPEC = importlib.util.spec_from_file_location("plugin_site", Path(__file__).with_name("plugin_site.py"))
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "MANIFEST"):
-    _SPEC.loader.exec_module(plugin_site)
-add = plugin_site.add_distribution
+from core import events
+from core.backends import loading, probing, process_state
+from core.backends import registry as registry_module
+from core.errors import BackendBroken, BackendUnavailable
 
-from core import events  # noqa: E402
-from core.backends import loading, probing, process_state  # noqa: E402
-from core.backends import registry as registry_module  # noqa: E402
-from core.backends.registry import Registry  # noqa: E402
-from core.errors import BackendBroken, BackendUnavailable  # noqa: E402
-
-VERSIONS = {"plugin_api": "1.0", "core": "0.1.0", "torch": "2.13.0+cpu", "python": "3.11.7"}
 PLUGIN = plugin_site.PLUGIN.format(name="alpha", version="1")
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """An empty site folder on sys.path; modules imported from it are forgotten again."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    before = set(sys.modules)
-    yield folder
-    for name in set(sys.modules) - before:
-        if name.endswith("_plugin"):
-            del sys.modules[name]
 
 
 @pytest.fixture
@@ -52,10 +33,6 @@ def seen():
     stop = events.subscribe(found.append)
     yield found
     stop()
-
-
-def registry(site):
-    return Registry([str(site)], environ={}, project=site / "no_pyproject.toml", versions=VERSIONS)
 
 
 # -- what a plugin changes --------------------------------------------------------------------------------------------

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
+from plugin_site import add_distribution as add
+from plugin_site import write_record
 
-_SPEC = importlib.util.spec_from_file_location("plugin_site", Path(__file__).with_name("plugin_site.py"))
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "write_record"):
-    _SPEC.loader.exec_module(plugin_site)
-add, write_record = plugin_site.add_distribution, plugin_site.write_record
-
-from core.backends.lock import changed_files, digest_of, installed_plugins, lock_text, read_lock  # noqa: E402
-from core.backends.policy import read_policy  # noqa: E402
-from core.backends.registry import Registry  # noqa: E402
-from core.errors import BackendUnavailable, InvalidOption, PluginNotLocked  # noqa: E402
+from core.backends.lock import changed_files, digest_of, installed_plugins, lock_text, read_lock
+from core.backends.policy import read_policy
+from core.backends.registry import Registry
+from core.errors import BackendUnavailable, InvalidOption, PluginNotLocked
 
 
 @pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A site folder on sys.path with a plugin that has a RECORD; no settings of the user's."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    before = set(sys.modules)
-    write_record(folder, "core-alpha", add(folder, "core-alpha", "alpha"))
-    yield folder
-    for name in set(sys.modules) - before:
-        if name.endswith("_plugin"):
-            del sys.modules[name]
+def site(site):
+    """With one plugin that has a RECORD."""
+    write_record(site, "core-alpha", add(site, "core-alpha", "alpha"))
+    return site
 
 
 @pytest.fixture

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
+import plugin_site
 import pytest
+from plugin_site import VERSIONS, registry
+from plugin_site import add_distribution as add
 
-_SPEC = importlib.util.spec_from_file_location("plugin_site", Path(__file__).with_name("plugin_site.py"))
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "MANIFEST"):
-    _SPEC.loader.exec_module(plugin_site)
-add = plugin_site.add_distribution
-
-from core.backends.registry import Registry  # noqa: E402
-from core.backends.resolved import ResolvedBackend  # noqa: E402
-from core.errors import (  # noqa: E402
+from core.backends.registry import Registry
+from core.backends.resolved import ResolvedBackend
+from core.errors import (
     AmbiguousBackend,
     BackendBroken,
     BackendIncompatible,
@@ -25,29 +21,9 @@ from core.errors import (  # noqa: E402
     BackendUnavailable,
     InvalidOption,
 )
-from core.plugin import Artifact, Backend, Option, Probe  # noqa: E402
+from core.plugin import Artifact, Backend, Option, Probe
 
 ROOT = Path(__file__).parents[2]
-VERSIONS = {"plugin_api": "1.0", "core": "0.1.0", "torch": "2.13.0+cpu", "python": "3.11.7"}
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """An empty site folder on sys.path; modules imported from it are forgotten again."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    before = set(sys.modules)
-    yield folder
-    for name in set(sys.modules) - before:
-        if name.endswith("_plugin"):
-            del sys.modules[name]
-
-
-def registry(site, **options):
-    options.setdefault("environ", {})
-    options.setdefault("project", site / "no_pyproject.toml")
-    return Registry([str(site)], versions=VERSIONS, **options)
 
 
 # -- listing ----------------------------------------------------------------------------------------------------------

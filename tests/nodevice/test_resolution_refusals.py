@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
+from plugin_site import add_distribution as add
+from plugin_site import registry
 
-_SPEC = importlib.util.spec_from_file_location("plugin_site", Path(__file__).with_name("plugin_site.py"))
-plugin_site = sys.modules.setdefault("plugin_site", importlib.util.module_from_spec(_SPEC))
-if not hasattr(plugin_site, "MANIFEST"):
-    _SPEC.loader.exec_module(plugin_site)
-add = plugin_site.add_distribution
-
-from core.backends.catalog import CATALOG, FOREIGN, GONE  # noqa: E402
-from core.backends.compatibility import Mismatch  # noqa: E402
-from core.backends.registry import Registry  # noqa: E402
-from core.backends.versions import side_of  # noqa: E402
-from core.errors import (  # noqa: E402
+from core.backends.catalog import CATALOG, FOREIGN, GONE
+from core.backends.compatibility import Mismatch
+from core.backends.versions import side_of
+from core.errors import (
     AmbiguousBackend,
     BackendIncompatible,
     BackendNotInstalled,
@@ -27,30 +20,8 @@ from core.errors import (  # noqa: E402
     InvalidOption,
 )
 
-VERSIONS = {"plugin_api": "1.0", "core": "0.1.0", "torch": "2.13.0+cpu", "python": "3.11.7"}
 HERE = "core 0.1.0 with plugin API 1.0, torch 2.13.0+cpu, Python 3.11.7"
 REFUSES_IMPORT = "raise SystemExit('imported')"
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """An empty site folder on sys.path; modules imported from it are forgotten again."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    # What torch registers in a process that has loaded its own compiler is no part of the site.
-    monkeypatch.delitem(sys.modules, "torch._dynamo.backends.registry", raising=False)
-    before = set(sys.modules)
-    yield folder
-    for name in set(sys.modules) - before:
-        if name.endswith("_plugin"):
-            del sys.modules[name]
-
-
-def registry(site, **options):
-    options.setdefault("environ", {})
-    options.setdefault("project", site / "no_pyproject.toml")
-    return Registry([str(site)], **{"versions": VERSIONS, **options})
 
 
 def refused(error, found, name):

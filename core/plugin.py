@@ -33,6 +33,7 @@ from .errors import BackendFailed
 from .step import current_step
 
 __all__ = [
+    "CAPABILITY_CHOICES",
     "GRAPH_LEVELS",
     "MODES",
     "PLUGIN_API",
@@ -65,6 +66,17 @@ GRAPH_LEVELS = ("torch", "aten-functional", "core-aten")
 
 MODES = ("inference", "forward", "backward")
 """What a graph handed to `Backend.compile` computes."""
+
+CAPABILITY_CHOICES = {
+    "graph_level": GRAPH_LEVELS,
+    "dynamic_shapes": ("none", "bounded", "full"),
+    "mutation": ("host", "native"),
+    "aliasing": ("host", "native"),
+    "layouts": ("any", "contiguous"),
+    "deterministic": ("always", "on-request", "no"),
+    "cudagraph_safe": ("yes", "no", "per-artifact"),
+}
+"""The values that a capability of these names may have."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

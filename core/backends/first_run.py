@@ -36,11 +36,8 @@ def checked_once(
     fresh: outputs that must be memory of their own; one that shares it with an input or an earlier output is copied, on
     this and on later runs, and a finding of `backend` says so.
     """
-    namespace: dict[str, Any] = {}
-    compiled = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
-    followers: list[Callable[[Callable[..., Any]], None]] = []
 
-    def first(*inputs: Any) -> tuple[Any, ...]:
+    def first(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], Callable[..., Any]]:
         outputs = call(*inputs)
         check_outputs(outputs, expected, label)
         final = call if type(outputs) is tuple else _as_tuple(call)
@@ -49,13 +46,28 @@ def checked_once(
         if repaired or shared:
             repair = relayout(expected, repaired, shared)
             outputs, final = repair(*outputs), _chained(final, repair)
+        return tuple(outputs), final
+
+    return _looked_at_once(first)
+
+
+def _looked_at_once(
+    first: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], Callable[..., Any]]],
+) -> Callable[..., Any]:
+    """A function whose first call is `first(inputs)`: the outputs, and what every later call runs instead."""
+    namespace: dict[str, Any] = {}
+    compiled = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
+    followers: list[Callable[[Callable[..., Any]], None]] = []
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outputs, final = first(inputs)
         namespace["run"] = final
         for follower in followers:
             follower(final)
         followers.clear()
-        return tuple(outputs)
+        return outputs
 
-    namespace["run"] = first
+    namespace["run"] = run
     compiled.followers = followers  # type: ignore[attr-defined]
     return compiled
 
@@ -67,25 +79,16 @@ def fresh_once(run: Callable[..., Any], fresh: Sequence[int], label: str) -> Cal
     """
     if not fresh:
         return run
-    namespace: dict[str, Any] = {}
-    compiled = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
-    followers: list[Callable[[Callable[..., Any]], None]] = []
 
-    def first(*inputs: Any) -> tuple[Any, ...]:
+    def first(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], Callable[..., Any]]:
         outputs, final = run(*inputs), run
         shared = _sharing(outputs, inputs, fresh, label)
         if shared:
             repair = relayout([None] * len(outputs), (), shared)
             outputs, final = repair(*outputs), _chained(run, repair)
-        namespace["run"] = final
-        for follower in followers:
-            follower(final)
-        followers.clear()
-        return tuple(outputs)
+        return tuple(outputs), final
 
-    namespace["run"] = first
-    compiled.followers = followers  # type: ignore[attr-defined]
-    return compiled
+    return _looked_at_once(first)
 
 
 def _sharing(outputs: Sequence[Any], inputs: Sequence[Any], fresh: Sequence[int], backend: str) -> list[int]:

@@ -12,21 +12,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..plugin import GRAPH_LEVELS, PLUGIN_API, Capabilities
+from ..plugin import CAPABILITY_CHOICES, PLUGIN_API, Capabilities
 from .compatibility import Mismatch, mismatches
 from .versions import in_range
 
 SCHEMA = 1
 
-_CHOICES = {
-    "graph_level": GRAPH_LEVELS,
-    "dynamic_shapes": ("none", "bounded", "full"),
-    "mutation": ("host", "native"),
-    "aliasing": ("host", "native"),
-    "layouts": ("any", "contiguous"),
-    "deterministic": ("always", "on-request", "no"),
-    "cudagraph_safe": ("yes", "no", "per-artifact"),
-}
 _TRAINING_MODES = ("inference", "training")
 
 
@@ -169,7 +160,7 @@ def _capabilities(table: dict[str, Any], devices: tuple[str, ...], warnings: lis
             values[entry.name] = _take_names(table, entry.name)
         else:
             values[entry.name] = _take(table, entry.name, type(default), default)
-        choices = _CHOICES.get(entry.name)
+        choices = CAPABILITY_CHOICES.get(entry.name)
         if choices is not None and values[entry.name] not in choices:
             raise ManifestError(
                 f"`capabilities.{entry.name}` is {values[entry.name]!r}, it must be one of {', '.join(choices)}"

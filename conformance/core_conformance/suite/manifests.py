@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from core.plugin import GRAPH_LEVELS, Artifact, Capabilities, Support
+from core.plugin import CAPABILITY_CHOICES, Artifact, Capabilities, Support
 
 from ..assertions import assert_like_eager
 from ..recording import asked_for, calculating
@@ -19,15 +19,6 @@ from .values import draw, needs_dynamic, needs_training, normal
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 OTHERS = ("complex64", "complex128", "int8", "uint8", "int16", "int32", "int64", "bool")
-CHOICES = {
-    "graph_level": GRAPH_LEVELS,
-    "dynamic_shapes": ("none", "bounded", "full"),
-    "mutation": ("host", "native"),
-    "aliasing": ("host", "native"),
-    "layouts": ("any", "contiguous"),
-    "deterministic": ("always", "on-request", "no"),
-    "cudagraph_safe": ("yes", "no", "per-artifact"),
-}
 
 
 def pointwise(x: Any, y: Any) -> Any:
@@ -51,7 +42,7 @@ class ManifestTests(ConformanceTests):
 
     def test_capabilities_hold_known_words(self, subject: Any) -> None:
         declared = subject.capabilities
-        for field, words in CHOICES.items():
+        for field, words in CAPABILITY_CHOICES.items():
             value = getattr(declared, field)
             require(value in words, "manifest", f"{field} is {value!r}, not one of {', '.join(words)}")
         strange = [mode for mode in declared.modes if mode not in ("inference", "training")]

@@ -11,45 +11,11 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from core_onnx import OnnxGraph
+from core_onnx.ports import Port, Ports
 from core_onnx.types import element_type
-
-
-@dataclass(frozen=True)
-class Port:
-    """One input or output of the model: its place in the graph, its name, its dtype, its sizes where all are known."""
-
-    index: int
-    name: str
-    dtype: torch.dtype
-    sizes: tuple[int, ...] | None
-    number: bool = False
-
-
-def ports_of(graph: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Port], list[Port]]:
-    """The model's inputs that are still inputs, and its outputs, each once."""
-    fed = {value.name for value in graph.model.graph.input}
-    given = [
-        Port(index, name, graph.dtypes[name], _sizes(fake), not isinstance(fake, torch.Tensor))
-        for index, (name, fake) in enumerate(zip(graph.inputs, inputs))
-        if name in fed
-    ]
-    made = {
-        name: Port(index, name, graph.dtypes[name], _sizes(fake), not isinstance(fake, torch.Tensor))
-        for index, (name, fake) in enumerate(zip(graph.outputs, outputs))
-        if isinstance(name, str)
-    }
-    return given, [made[name] for name in graph.output_names]
-
-
-def _sizes(fake: Any) -> tuple[int, ...] | None:
-    if not isinstance(fake, torch.Tensor):
-        return ()
-    return tuple(fake.shape) if all(isinstance(size, int) for size in fake.shape) else None
 
 
 class EngineCall:
@@ -63,7 +29,7 @@ class EngineCall:
     def __init__(
         self,
         open_engine: Callable[[], Any],
-        ports: tuple[Sequence[Port], Sequence[Port]],
+        ports: Ports,
         count: int,
         outputs: Sequence[Any],
         device: str,

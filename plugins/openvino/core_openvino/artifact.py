@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from core_onnx import ConversionError, convert
+from core_onnx.ports import calls_of, ports_of
 
 from core.plugin import Artifact, CompileContext, CompileFailed, Unsupported
 
-from .calls import ModelCall, ports_of
+from .calls import ModelCall
 from .runtime import core, target
 
 
@@ -18,11 +19,10 @@ def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -
     """Convert and compile. Raises Unsupported with the nodes at fault, CompileFailed with the runtime's words."""
     from .plugin import refusal
 
-    calls = [node for node in graph.graph.nodes if node.op == "call_function"]
     try:
         converted = convert(graph, target=target(), name=ctx.name)
     except ConversionError as error:
-        raise Unsupported([node for node in calls if refusal(node)], str(error)) from error
+        raise Unsupported([node for node in calls_of(graph) if refusal(node)], str(error)) from error
     config = {
         "INFERENCE_PRECISION_HINT": "f32",
         "PERFORMANCE_HINT": "LATENCY",
@@ -34,10 +34,8 @@ def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -
         compiled = core().compile_model(model, "CPU", config)
     except Exception as error:  # noqa: BLE001  the runtime raises plain RuntimeError and others
         raise CompileFailed("compiling the model", str(error)) from error
-    output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
-    fakes = [value.meta["val"] if isinstance(value, torch.fx.Node) else value for value in output.args[0]]
-    call = ModelCall(compiled, ports_of(converted, fake_inputs, fakes), converted.outputs, converted.inputs)
-    names = [node.name for node in calls]
+    call = ModelCall(compiled, ports_of(converted, graph), converted.outputs, len(fake_inputs))
+    names = [node.name for node in calls_of(graph)]
     return Artifact(
         call=call.function,
         kernels=len(names),

@@ -8,54 +8,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
 import torch
-from core_onnx import OnnxGraph
+from core_onnx.ports import Port, Ports
 
 _CARRIERS = {torch.bfloat16: torch.int16, torch.float16: torch.int16}
 """Dtypes that numpy lacks or that travel as bytes: the torch dtype under which numpy sees the same memory."""
 
 
-@dataclass(frozen=True)
-class Port:
-    """One input or output of the model: its place in the graph, its dtype, its sizes where all are known."""
-
-    index: int
-    dtype: torch.dtype
-    sizes: tuple[int, ...] | None
-    number: bool
-
-
-def ports_of(graph: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Port], list[Port]]:
-    """The model's inputs in its order, and its outputs."""
-    given = [_port(index, graph.dtypes[name], fake) for index, (name, fake) in enumerate(zip(graph.inputs, inputs))]
-    made = {
-        name: _port(index, graph.dtypes[name], fake)
-        for index, (name, fake) in enumerate(zip(graph.outputs, outputs))
-        if isinstance(name, str)
-    }
-    return given, [made[name] for name in graph.output_names]
-
-
-def _port(index: int, dtype: torch.dtype, fake: Any) -> Port:
-    if not isinstance(fake, torch.Tensor):
-        return Port(index, dtype, (), True)
-    known = all(isinstance(size, int) for size in fake.shape)
-    return Port(index, dtype, tuple(fake.shape) if known else None, False)
-
-
 class ModelCall:
     """Generates the call. `source` is its text, `function` the call."""
 
-    def __init__(
-        self, compiled: Any, ports: tuple[list[Port], list[Port]], outputs: Sequence[Any], names: Sequence[str]
-    ) -> None:
-        self.count = len(ports[0])
-        taken = [port.get_any_name() for port in compiled.inputs]  # inputs that nothing reads are gone
-        self.inputs = [ports[0][names.index(name)] for name in taken]
+    def __init__(self, compiled: Any, ports: Ports, outputs: Sequence[Any], count: int) -> None:
+        self.count = count
+        named = {port.name: port for port in ports[0]}
+        self.inputs = [named[port.get_any_name()] for port in compiled.inputs]  # those that nothing reads are gone
         self.results = ports[1]
         empty = [None] * len(self.inputs)
         self.namespace: dict[str, Any] = {

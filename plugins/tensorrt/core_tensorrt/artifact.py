@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import collections
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from core_onnx import OnnxGraph
+from core_onnx.ports import Stored, calls_of, pack, ports_of, unpack
 
 from core.plugin import Artifact, CompileContext, CompileFailed
 
 from . import __version__
 from .build import Built, Settings, build_model, model_of
-from .calls import EngineCall, Port, ports_of
+from .calls import EngineCall
 from .driver import capability_of
 from .engines import Engine
 from .profiles import require_elements
 from .runtimes import Choice, choose
 
-_FORMAT = "core-tensorrt 1"
 KEPT = 8
 """Engines whose bytes are kept for the next weights, the ones used last."""
 _kept: collections.OrderedDict[str, Built] = collections.OrderedDict()
@@ -56,12 +56,9 @@ def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -
     require_elements(fake_inputs)
     model = model_of(graph, frozen_of(ctx), ctx.name)
     built, engine = engine_for(model, fake_inputs, ctx, settings)
-    output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
-    fakes = [value.meta["val"] if isinstance(value, torch.fx.Node) else value for value in output.args[0]]
-    calls = [node.name for node in graph.graph.nodes if node.op == "call_function"]
-    ports = ports_of(model, fake_inputs, fakes)
-    state = {"ports": ports, "count": len(fake_inputs), "outputs": list(model.outputs), "calls": calls}
-    return _artifact(engine, state, ctx, len(built.engine), built.profile)
+    names = tuple(node.name for node in calls_of(graph))
+    made = Stored(ports_of(model, graph), len(fake_inputs), model.outputs, names, b"")
+    return _artifact(engine, made, ctx, len(built.engine), built.profile)
 
 
 def frozen_of(ctx: CompileContext) -> dict[int, torch.Tensor]:
@@ -96,72 +93,51 @@ def engine_for(
     return built, Engine(settings.module, built.engine)
 
 
-def _artifact(
-    engine: Engine, state: dict[str, Any], ctx: CompileContext, size: int, profile: Mapping[str, Any]
-) -> Artifact:
-    given, made = state["ports"]
-    ports = (engine.ports(given), engine.ports(made))
-    call = EngineCall(engine.context, engine.failure, ports, state["count"], state["outputs"], ctx.device)
+def _artifact(engine: Engine, made: Stored, ctx: CompileContext, size: int, profile: Mapping[str, Any]) -> Artifact:
+    given, results = made.ports
+    ports = (engine.ports(given), engine.ports(results))
+    call = EngineCall(engine.context, engine.failure, ports, made.count, made.outputs, ctx.device)
     lines = [f"{name}: {' .. '.join(map(str, shapes))}" for name, shapes in profile.items()]
     return TensorRtArtifact(
         call=call.function,
-        kernels=len(state["calls"]),
-        provenance=dict.fromkeys(state["calls"], "native"),
+        kernels=len(made.calls),
+        provenance=dict.fromkeys(made.calls, "native"),
         size_bytes=size,
         describe=lambda: "\n".join([call.source, f"engine of {engine.layers} layers", *lines]),
         engine=engine,
-        state=state,
+        made=made,
     )
 
 
 class TensorRtArtifact(Artifact):
     """An artifact that remembers its engine, to be stored."""
 
-    def __init__(self, *, engine: Engine, state: dict[str, Any], **fields: Any) -> None:
+    def __init__(self, *, engine: Engine, made: Stored, **fields: Any) -> None:
         super().__init__(**fields)
         self.engine = engine
-        self.state = state
+        self.made = made
+
+
+def _marks(module: str) -> dict[str, str]:
+    return {"format": "core-tensorrt 2", "version": __version__, "module": module}
 
 
 def stored(artifact: Artifact) -> bytes | None:
-    """A header of JSON, then the engine's bytes. None for results that JSON can't hold."""
+    """The engine with what its call needs, or None for one that can't be stored."""
     if not isinstance(artifact, TensorRtArtifact):
         return None
-    state = artifact.state
-    if not all(value is None or isinstance(value, (str, int, float)) for value in state["outputs"]):
-        return None
-    header: dict[str, Any] = {"format": _FORMAT, "version": __version__, "module": artifact.engine.module}
-    header["ports"] = [[_port_data(port) for port in side] for side in state["ports"]]
-    header |= {key: state[key] for key in ("count", "outputs", "calls")}
-    text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + artifact.engine.serialized()
-
-
-def _port_data(port: Port) -> list[Any]:
-    return [port.index, port.name, str(port.dtype).removeprefix("torch."), port.sizes, port.number]
+    engine = artifact.engine
+    return pack(replace(artifact.made, payload=engine.serialized()), _marks(engine.module))
 
 
 def restored(blob: bytes, ctx: CompileContext) -> Artifact | None:
-    """The artifact of stored bytes, None for those of another version."""
-    try:
-        size = int.from_bytes(blob[:8], "little")
-        header = json.loads(blob[8 : 8 + size])
-        if header["format"] != _FORMAT or header["version"] != __version__:
-            return None
-        state = {key: header[key] for key in ("count", "outputs", "calls")}
-        state["ports"] = tuple([_port(data) for data in side] for side in header["ports"])
-        module = header["module"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    if module != choice_for(ctx).module:
+    """The artifact of stored bytes, None for those of another version, product or GPU."""
+    module = choice_for(ctx).module
+    made = unpack(blob, _marks(module))
+    if made is None:
         return None
     try:
-        engine = Engine(module, blob[8 + size :])
+        engine = Engine(module, made.payload)
     except CompileFailed:
         return None  # the library tells engines of another version or GPU
-    return _artifact(engine, state, ctx, len(blob) - 8 - size, {})
-
-
-def _port(data: list[Any]) -> Port:
-    index, name, dtype, sizes, number = data
-    return Port(index, name, getattr(torch, dtype), None if sizes is None else tuple(sizes), number)
+    return _artifact(engine, made, ctx, len(made.payload), {})

@@ -8,49 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from core_onnx import OnnxGraph
+from core_onnx.ports import Port, Ports
 
 ALIGNMENT = 256
 """Bytes that every address must be a multiple of."""
-
-
-@dataclass(frozen=True)
-class Port:
-    """One input or output: its place in the graph, its name, its dtype, its sizes where all are known; number: it is a
-    number of the program and no tensor; host: the engine reads or writes it in the CPU's memory."""
-
-    index: int
-    name: str
-    dtype: torch.dtype
-    sizes: tuple[int, ...] | None
-    number: bool = False
-    host: bool = False
-
-
-def ports_of(graph: OnnxGraph, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[Port], list[Port]]:
-    """The model's inputs that are still inputs, and its outputs, each once."""
-    fed = {value.name for value in graph.model.graph.input}
-    given = [
-        Port(index, name, graph.dtypes[name], _sizes(fake), not isinstance(fake, torch.Tensor))
-        for index, (name, fake) in enumerate(zip(graph.inputs, inputs))
-        if name in fed
-    ]
-    made = {
-        name: Port(index, name, graph.dtypes[name], _sizes(fake), not isinstance(fake, torch.Tensor))
-        for index, (name, fake) in enumerate(zip(graph.outputs, outputs))
-        if isinstance(name, str)
-    }
-    return given, [made[name] for name in graph.output_names]
-
-
-def _sizes(fake: Any) -> tuple[int, ...] | None:
-    if not isinstance(fake, torch.Tensor):
-        return ()
-    return tuple(fake.shape) if all(isinstance(size, int) for size in fake.shape) else None
 
 
 class EngineCall:
@@ -65,7 +29,7 @@ class EngineCall:
         self,
         new_context: Callable[[], Any],
         failure: Callable[[], str],
-        ports: tuple[Sequence[Port], Sequence[Port]],
+        ports: Ports,
         count: int,
         outputs: Sequence[Any],
         device: str,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from core_onnx import OnnxGraph
+from core_onnx.ports import Port
 
 from core.plugin import CompileFailed
 
-from .calls import Port
 from .runtimes import load, logger_of
 
 

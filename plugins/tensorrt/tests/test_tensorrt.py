@@ -23,9 +23,10 @@ from core.plugin import Artifact, Backend, Capabilities, StaleArtifact
 pytest.importorskip("onnx")
 pytest.importorskip("core_tensorrt")
 
+from core_onnx.ports import Port  # noqa: E402
 from core_tensorrt import artifact as artifacts  # noqa: E402
 from core_tensorrt import driver, runtimes  # noqa: E402
-from core_tensorrt.calls import EngineCall, Port  # noqa: E402
+from core_tensorrt.calls import EngineCall  # noqa: E402
 from core_tensorrt.plugin import TensorRtBackend  # noqa: E402
 from core_tensorrt.profiles import span_of  # noqa: E402
 
@@ -320,9 +321,9 @@ def test_a_stored_engine_comes_back_and_one_of_another_version_does_not(stand_in
     backend, real = through(lambda x: (torch.relu(x) + 1, x.shape[0]), (torch.randn(2, 3),)), TensorRtBackend()
     blob = real.serialize(backend.artifact)
     again = real.deserialize(blob, backend.ctx)
-    assert again.engine.blob == b"engine 1" and again.state["ports"] == backend.artifact.state["ports"]
+    assert again.engine.blob == b"engine 1" and again.made.ports == backend.artifact.made.ports
     assert "engine of 3 layers" in again.describe() and "execute_async_v3" in again.describe()
-    for stale in (blob[:30], blob.replace(b"core-tensorrt 1", b"core-tensorrt 0")):
+    for stale in (blob[:30], blob.replace(b"core-tensorrt 2", b"core-tensorrt 0")):
         with pytest.raises(StaleArtifact):
             real.deserialize(stale, backend.ctx)
     assert real.serialize(Artifact(call=print)) is None

@@ -18,11 +18,7 @@ def _compare(name: str, *, negated: bool = False) -> Any:
         dtype = common_dtype(x, other)
         if not dtype.is_floating_point and isinstance(other, (int, float)) and not isinstance(other, bool):
             dtype = torch.int64  # the number may not fit the tensor's own type
-        one, two = operand(b, x, dtype), operand(b, other, dtype)
-        if name.startswith("Greater") and name in b.target.drops_nan and dtype.is_floating_point:
-            less = b.node("Less", two, one)  # the runtime makes "greater" of "not less or equal", which NaN is
-            return less if name == "Greater" else b.node("Or", less, b.node("Equal", one, two))
-        result = b.node(name, one, two)
+        result = b.node(name, operand(b, x, dtype), operand(b, other, dtype))
         return b.node("Not", result) if negated else result
 
     return convert

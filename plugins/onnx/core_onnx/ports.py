@@ -1,0 +1,116 @@
+"""The inputs and outputs of a model as a runtime's call has to handle them, and their place in stored artifacts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .convert import OnnxGraph
+
+
+@dataclass(frozen=True)
+class Port:
+    """One input or output of a model: its place in the graph, its name, its dtype, its sizes where all are known.
+
+    number: it is a number of the program and no tensor; host: a runtime on another device has it in the CPU's memory.
+    """
+
+    index: int
+    name: str
+    dtype: torch.dtype
+    sizes: tuple[int, ...] | None
+    number: bool = False
+    host: bool = False
+
+
+Ports = tuple[list[Port], list[Port]]
+"""Inputs and outputs."""
+
+
+def ports_of(model: OnnxGraph, graph: fx.GraphModule) -> Ports:
+    """The model's inputs that are still inputs, and its outputs, each once. graph: what the model was written for."""
+    fed = {value.name for value in model.model.graph.input}
+    inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    named = zip(model.inputs, inputs)
+    given = [_port(model, index, name, fake) for index, (name, fake) in enumerate(named) if name in fed]
+    output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
+    outputs = [value.meta["val"] if isinstance(value, fx.Node) else value for value in output.args[0]]
+    made = {
+        name: _port(model, index, name, fake)
+        for index, (name, fake) in enumerate(zip(model.outputs, outputs))
+        if isinstance(name, str)
+    }
+    return given, [made[name] for name in model.output_names]
+
+
+def _port(model: OnnxGraph, index: int, name: str, fake: Any) -> Port:
+    if not isinstance(fake, torch.Tensor):
+        return Port(index, name, model.dtypes[name], (), number=True)
+    known = all(isinstance(size, int) for size in fake.shape)
+    return Port(index, name, model.dtypes[name], tuple(fake.shape) if known else None)
+
+
+def calls_of(graph: fx.GraphModule) -> list[fx.Node]:
+    """The calls of operators, in order."""
+    return [node for node in graph.graph.nodes if node.op == "call_function"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An artifact without its code: what the call needs, and the runtime's own bytes.
+
+    count: number of the graph's inputs; outputs: for each of its results the name of an output or a constant; calls:
+    names of its nodes; payload: the model, or what the runtime made of it.
+    """
+
+    ports: Ports
+    count: int
+    outputs: tuple[Any, ...]
+    calls: tuple[str, ...]
+    payload: bytes
+
+
+def pack(stored: Stored, marks: Mapping[str, str]) -> bytes | None:
+    """A header of JSON, then the payload; None for results that JSON can't hold.
+
+    marks: what must be the same where it is read, as the version of the plugin.
+    """
+    if not all(value is None or isinstance(value, (str, int, float)) for value in stored.outputs):
+        return None
+    header = {
+        "marks": dict(marks),
+        "ports": [[_port_data(port) for port in side] for side in stored.ports],
+        "count": stored.count,
+        "outputs": list(stored.outputs),
+        "calls": list(stored.calls),
+    }
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + stored.payload
+
+
+def unpack(blob: bytes, marks: Mapping[str, str]) -> Stored | None:
+    """What `pack` made; None for bytes of another kind, or with other marks."""
+    try:
+        size = int.from_bytes(blob[:8], "little")
+        header = json.loads(blob[8 : 8 + size])
+        if header["marks"] != dict(marks):
+            return None
+        given, made = ([_port_of(data) for data in side] for side in header["ports"])
+        outputs, calls = tuple(header["outputs"]), tuple(header["calls"])
+        return Stored((given, made), int(header["count"]), outputs, calls, blob[8 + size :])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _port_data(port: Port) -> list[Any]:
+    return [port.index, port.name, str(port.dtype).removeprefix("torch."), port.sizes, port.number, port.host]
+
+
+def _port_of(data: list[Any]) -> Port:
+    index, name, dtype, sizes, number, host = data
+    return Port(index, name, getattr(torch, dtype), None if sizes is None else tuple(sizes), number, host)

@@ -21,7 +21,8 @@ from .types import WIDER, element_type
 
 # Which input decides the type of a node, where it is not the first; the other inputs of that dtype are cast with it.
 _TYPED_BY = {"Where": 1, "OneHot": 2}
-_GREATER = ("Greater", "GreaterOrEqual")
+_ELEMENTARY = ("Exp",)
+_ORDERS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 _BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _BOOL_RESULTS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsNaN IsInf Not And Or Xor".split())
 _INT64_RESULTS = frozenset("ArgMax ArgMin Shape Size NonZero".split())
@@ -77,12 +78,15 @@ class ModelBuilder:
 
     def node(self, operator: str, *inputs: Value | None, **attributes: Any) -> Value:
         """One node with one result. `None` leaves an optional input out."""
-        if operator in _GREATER and operator in self.target.drops_nan:
-            one, two = inputs
-            assert one is not None and two is not None
-            less = self.node("Less", two, one)  # "greater" may be made of "not less or equal", which NaN is
-            return less if operator == "Greater" else self.node("Or", less, self.node("Equal", one, two))
-        return self.nodes_of(operator, 1, *inputs, **attributes)[0]
+        found = self.nodes_of(operator, 1, *inputs, **attributes)[0]
+        if operator in _ORDERS and operator in self.target.drops_nan:
+            known = [self.node("Equal", value, value) for value in inputs]  # false of NaN, as an order with it is
+            return self.node("And", found, self.node("And", *known))
+        if operator in _ELEMENTARY and operator in self.target.drops_nan:
+            (value,) = inputs
+            assert value is not None
+            return self.node("Where", self.node("IsNaN", value), value, found)
+        return found
 
     def nodes_of(self, operator: str, results: int, *inputs: Value | None, **attributes: Any) -> tuple[Value, ...]:
         """One node with several results; those after the first have the first's dtype but for TopK's and MaxPool's."""

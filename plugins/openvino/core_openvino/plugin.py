@@ -94,7 +94,8 @@ def _empty_operand(node: Any) -> str:
     import torch
 
     result = node.meta.get("val")
-    if isinstance(result, torch.Tensor) and 0 in result.shape:
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if all(isinstance(fake, torch.Tensor) and 0 in fake.shape for fake in results):
         return ""  # nothing to compute
     if str(node.target) in ("aten.mm.default", "aten.bmm.default", "aten.cat.default"):
         return ""

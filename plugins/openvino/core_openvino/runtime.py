@@ -19,7 +19,7 @@ _MOVING = frozenset(
     "Identity Reshape Transpose Squeeze Unsqueeze Expand Concat Split Slice Gather GatherElements GatherND Shape Size "
     "Tile Range ScatterElements ScatterND".split()
 )
-_DROPS_NAN = frozenset(("Greater", "GreaterOrEqual", "Max", "Min", "Relu", "Sigmoid"))
+_DROPS_NAN = frozenset("Exp Greater GreaterOrEqual Less LessOrEqual Max Min Relu".split())
 CHOOSING = frozenset(
     (
         "aten.embedding.default",

@@ -443,8 +443,7 @@ def gelu(b: ModelBuilder, x: Value, approximate: str = "none") -> Value:
 def sigmoid(b: ModelBuilder, x: Value) -> Value:
     """1 / (1 + exp(-x)): runtimes' own operator is wrong by parts in ten thousand where it is small."""
     one, value = b.scalar(1, b.result.dtype), b.cast(x, b.result.dtype)
-    result = b.node("Reciprocal", b.node("Add", b.node("Exp", b.node("Neg", value)), one))
-    return _keep_nan(b, value, result) if "Sigmoid" in b.target.drops_nan else result
+    return b.node("Reciprocal", b.node("Add", b.node("Exp", b.node("Neg", value)), one))
 
 
 @converts("aten.silu.default")

@@ -1,4 +1,5 @@
-"""Prints what dividing a graph costs: the compile time of the step, and the warm call with one and more regions.
+"""Prints what dividing a graph costs: the compile time of the step, the warm call with one and more regions, and the
+look at frozen weights before each run.
 
     python tests/cpu/measure_partition.py
 
@@ -21,6 +22,7 @@ import backend_harness  # noqa: E402
 import partial_backends  # noqa: E402
 
 import core  # noqa: E402
+import core._C  # noqa: E402
 from core.backends import regions_compile  # noqa: E402
 from core.backends.fallback import as_lineup  # noqa: E402
 from core.graph.finish import functional_graph  # noqa: E402
@@ -74,6 +76,14 @@ def calls():
     print(f"each further region: {1e6 * (shown['five regions'] - shown['one region']) / 4:.2f} us")
 
 
+def frozen():
+    """Time of the look at frozen weights."""
+    core.compile(long_program, backend="eager")(torch.randn(8, 8))  # core knows tensors from its first compile on
+    for count in (3, 200):
+        weights = core._C.FrozenWeights(tuple(torch.nn.Parameter(torch.randn(4)) for _ in range(count)))
+        print(f"look at {count} frozen weights: {1e6 * best(weights, number=1000):.2f} us")
+
+
 def rates():
     """What partition_cost takes for granted."""
     a, big = torch.randn(512, 512), torch.randn(1 << 24)
@@ -84,4 +94,5 @@ def rates():
 if __name__ == "__main__":
     steps()
     calls()
+    frozen()
     rates()

@@ -33,7 +33,7 @@ def python_files(*roots: str) -> list[Path]:
 
 def source_files() -> list[Path]:
     kinds = (".py", ".c", ".cpp", ".h")
-    roots = ("core", "plugins", "tests", "bench", "tools")
+    roots = ("core", "plugins", "conformance", "catalog", "examples", "tests", "bench", "tools")
     return sorted(
         path
         for root in roots

@@ -277,3 +277,11 @@ def test_a_warm_call_enters_no_python_file_of_the_plugin():
     finally:
         sys.setprofile(None)
     assert not [name for name in seen if "core_onnxrt" in name or "/core/" in name], seen
+
+
+def test_the_softmax_of_one_number_is_one():
+    run = compiled(lambda x: (x.softmax(0), x.log_softmax(0)))
+    for number in (0.0, -3.0, float("inf"), float("nan")):
+        x = torch.tensor(number)
+        for got, want in zip(run(x), (x.softmax(0), x.log_softmax(0))):
+            torch.testing.assert_close(got, want, equal_nan=True)

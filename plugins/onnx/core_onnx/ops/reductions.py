@@ -237,12 +237,12 @@ def vector_norm(
 @converts("aten.softmax.int", "aten._softmax.default")
 def softmax(b: ModelBuilder, x: Value, dim: int, half_to_float: bool = False) -> Value:
     value = b.cast(x, b.result.dtype)
-    return b.node("Softmax", value, axis=dim % x.rank) if x.rank else fill_one(b, value)
+    return b.node("Softmax", value, axis=dim % x.rank) if x.rank else _of_one(b, value)
 
 
-def fill_one(b: ModelBuilder, x: Value) -> Value:
-    """The softmax of one number."""
-    return b.node("Div", x, x)
+def _of_one(b: ModelBuilder, x: Value) -> Value:
+    """The softmax of one number: 1, or NaN where the number is not finite."""
+    return b.node("Exp", b.node("Sub", x, x))
 
 
 @converts("aten._log_softmax.default")

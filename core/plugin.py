@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any
 
 import pluggy
@@ -53,6 +54,7 @@ __all__ = [
     "Unsupported",
     "hookimpl",
     "hookspec",
+    "installed_version",
 ]
 
 PROJECT = "core"
@@ -80,6 +82,14 @@ CAPABILITY_CHOICES = {
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+def installed_version(distribution: str) -> str:
+    """The version of an installed distribution by its metadata, without an import; "" where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 class Unsupported(Exception):

@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from core.plugin import installed_version
+
 from . import SUITE
 from .digests import distribution_digest
 from .profiles import Profile
@@ -98,7 +100,7 @@ def build(
 
 def environment(plugin: str) -> dict[str, Any]:
     """Versions and digests of what took part, the machine, and the variables of ENVIRONMENT."""
-    versions = {name: _version(name) for name in ("core", "core-conformance", "torch", plugin) if name}
+    versions = {name: installed_version(name) for name in ("core", "core-conformance", "torch", plugin) if name}
     return {
         "core": versions["core"],
         "torch": versions["torch"],
@@ -111,13 +113,6 @@ def environment(plugin: str) -> dict[str, Any]:
         "installed": sorted({f"{d.name}=={d.version}" for d in metadata.distributions() if d.name}),
         "variables": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def write(report: Mapping[str, Any], path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from ..plugin import PROJECT
+from ..plugin import PROJECT, installed_version
 from .catalog import CATALOG
 from .manifest import Manifest, ManifestError, locate_manifest, parse_manifest
 from .policy import normalise
@@ -150,10 +150,7 @@ def _manifest(distribution: metadata.Distribution, name: str, value: str | None)
 
 
 def _builtin() -> list[InstalledBackend]:
-    try:
-        version = metadata.version(PROJECT)
-    except metadata.PackageNotFoundError:
-        version = "0"
+    version = installed_version(PROJECT) or "0"
     return [
         InstalledBackend(name, PROJECT, version, metadata.EntryPoint(name, value, BACKENDS_GROUP))
         for name, value in BUILTIN.items()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
+from ..plugin import installed_version
 from .discovery import search_path
 from .policy import normalise
 
@@ -110,7 +111,7 @@ def foreign_backends(path: Sequence[str] | None = None) -> tuple[ForeignBackend,
             if importlib.util.find_spec(registering.module.partition(".")[0]) is not None:
                 owner = registering.distribution
                 found.setdefault(
-                    (key, normalise(owner)), ForeignBackend(key, owner, _version(owner), None, registering)
+                    (key, normalise(owner)), ForeignBackend(key, owner, installed_version(owner), None, registering)
                 )
     return tuple(sorted(found.values(), key=lambda each: (each.name, each.distribution)))
 
@@ -125,13 +126,6 @@ def _publishing(path: Sequence[str] | None) -> Iterable[metadata.Distribution]:
         if name and name not in seen:
             seen.add(name)
             yield distribution
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def registered_names() -> list[str]:

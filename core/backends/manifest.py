@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..plugin import CAPABILITY_CHOICES, PLUGIN_API, Capabilities
+from ..plugin import CAPABILITY_CHOICES, PLUGIN_API, Capabilities, installed_version
 from .compatibility import Mismatch, mismatches
 from .versions import in_range
 
@@ -87,12 +87,8 @@ def _installed(module: str) -> bool:
 def running_versions() -> dict[str, str]:
     """The versions of this process that manifests speak of. torch's comes from its metadata, without an import."""
     versions = {"plugin_api": ".".join(map(str, PLUGIN_API)), "python": platform.python_version()}
-    for name in ("torch", "core"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    found = {name: installed_version(name) for name in ("torch", "core")}
+    return versions | {name: version for name, version in found.items() if version}
 
 
 def parse_manifest(text: str) -> Manifest:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 from core_presence import require_core
@@ -22,6 +21,7 @@ from core.plugin import (  # noqa: E402
     Probe,
     Support,
     hookimpl,
+    installed_version,
 )
 
 ENDED = "IPEX ended at 2.8.0, archived 2026-03-30; using PyTorch's oneDNN"
@@ -65,12 +65,8 @@ class OneDnnBackend(Backend):
 
 
 def _versions() -> dict[str, str]:
-    found = {"kernels": ENDED}
-    try:
-        found["intel_extension_for_pytorch"] = f"{metadata.version('intel_extension_for_pytorch')}, not used"
-    except metadata.PackageNotFoundError:
-        pass
-    return found
+    extension = installed_version("intel_extension_for_pytorch")
+    return {"kernels": ENDED} | ({"intel_extension_for_pytorch": f"{extension}, not used"} if extension else {})
 
 
 @hookimpl

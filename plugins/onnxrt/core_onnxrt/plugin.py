@@ -23,6 +23,7 @@ from core.plugin import (  # noqa: E402
     StaleArtifact,
     Support,
     hookimpl,
+    installed_version,
 )
 
 LEVELS = ("all", "extended", "basic", "disabled")
@@ -112,18 +113,8 @@ def core_backend() -> Backend:
 @hookimpl
 def core_diagnose() -> list[Finding]:
     """Both builds of the runtime write the same package: with two installed, the later one won."""
-    from importlib import metadata
-
-    found = [name for name in ("onnxruntime", "onnxruntime-gpu") if _installed(metadata, name)]
+    found = [name for name in ("onnxruntime", "onnxruntime-gpu") if installed_version(name)]
     if len(found) < 2:
         return []
     text = "onnxruntime and onnxruntime-gpu are both installed and overwrite each other's files"
     return [Finding("warning", text, "pip uninstall both, then install the one you want")]
-
-
-def _installed(metadata: Any, name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True

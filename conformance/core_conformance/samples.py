@@ -163,6 +163,20 @@ def as_sample(op_input: Any, args: Any, kwargs: Any) -> Sample:
     return Sample(tensors, rest, tree)
 
 
+_DEVICES = ("cpu", "cuda", "meta", "mps", "xpu")
+
+
+def stays_on(sample: Sample, device: str) -> bool:
+    """False for a call that goes to another device than its tensors are drawn on, as some do where there is a GPU."""
+    fixed = [one.value for one in sample.rest if one is not None]
+    named = {
+        torch.device(value).type
+        for value in fixed
+        if isinstance(value, torch.device) or (isinstance(value, str) and value in _DEVICES)
+    }
+    return named | {tensor.device.type for tensor in sample.tensors} <= {torch.device(device).type}
+
+
 @dataclass(frozen=True)
 class Fixed:
     """An argument that is no tensor."""
@@ -188,7 +202,8 @@ def chosen(
     """Up to `count` samples of different structure, with their places; the first is always one of them."""
     fitting, seen = [], set()
     for at, sample in enumerate(drawn(op, dtype, _number(generator), device=device, grad=grad)):
-        if sample.structure not in seen and all(t.numel() <= LARGEST for t in sample.tensors):
+        small = all(tensor.numel() <= LARGEST for tensor in sample.tensors)
+        if sample.structure not in seen and small and stays_on(sample, device):
             seen.add(sample.structure)
             fitting.append((at, sample))
     if len(fitting) <= count:

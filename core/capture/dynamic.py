@@ -173,6 +173,11 @@ def is_lifted_source(source: Any) -> bool:
     return source.base.attr in ("_parameters", "_buffers")
 
 
+def is_buffer_source(source: Any) -> bool:
+    """True for the way to a registered buffer, which need not be of class torch.nn.Buffer."""
+    return is_lifted_source(source) and source.base.attr == "_buffers"
+
+
 def holders_of_lifted(trace: Any, graph: Any) -> tuple[Any, ...]:
     """The modules whose tensors the entry passes by itself: it must not keep them in memory when a module is gone."""
     modules = {t.source: t.value for t in trace.known.values() if t.kind == "module" and t.source is not None}

@@ -60,6 +60,7 @@ from ..variables.type_expression import is_type_expression
 from ..variables.untraced_tensor import reason_against, untraced
 from . import policy
 from .cached_function import CachedFunctionVariable
+from .dynamic import is_buffer_source
 
 VT = VariableTracker
 
@@ -177,7 +178,9 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
         return untraced(tx, value, refusal, source)
     lifted = source is None or tx.trace.policy.is_lifted(value, source)
     free = tx.trace.policy.dynamic_dims(value, source) if source is not None and not lifted else {}
-    result = tx.builder.add_tensor_input(value, source, dynamic_dims=free, lifted=lifted)
+    result = tx.builder.add_tensor_input(
+        value, source, dynamic_dims=free, lifted=lifted, is_buffer=is_buffer_source(source)
+    )
     if source is not None:
         moving = (
             [dim for dim, stride in enumerate(result.fake.stride()) if type(plain(stride)) is not int] if free else ()

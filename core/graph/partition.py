@@ -83,7 +83,8 @@ class Partition:
 class JointNodes:
     """The roles of a joint graph's nodes. backward_outputs: None where no gradient arrives.
 
-    recorded_backward: nodes that the record made while the backward ran; parameters: primals that are parameters;
+    recorded_backward: nodes that the record made while the backward ran; parameters: primals that are parameters
+    (buffers are not among them: programs write to those between forward and backward);
     mutated: primals that the epilogue writes to.
     """
 
@@ -111,7 +112,7 @@ class JointNodes:
             forward_outputs=outputs[: joint.forward_outputs],
             backward_outputs=outputs[joint.forward_outputs :],
             recorded_backward=frozenset(node for node in graph.nodes if node.meta.get("backward")),
-            parameters=frozenset(n for n, i in zip(primals, joint.inputs) if i.is_parameter or i.is_buffer),
+            parameters=frozenset(n for n, i in zip(primals, joint.inputs) if i.is_parameter),
             mutated=frozenset(primals[write.input] for write in joint.epilogue.write_backs),
         )
 

@@ -178,10 +178,14 @@ class Option:
 
 @dataclass(frozen=True)
 class Support:
-    """How a backend would run a node: "native" (its own code), "library" (a call of one) or "no"."""
+    """How a backend would run a node: "native" (its own code), "library" (a call of one) or "no".
+
+    yields: it takes the node only where no other backend of the call does; `reason` says why.
+    """
 
     kind: str
     reason: str = ""
+    yields: bool = False
 
 
 @dataclass(frozen=True)

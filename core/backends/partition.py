@@ -43,11 +43,12 @@ class Line:
     """The backends that may take nodes of one graph, in order of claim.
 
     make: position -> the verdicts of the backend there, None behind the last; claimants: how many of them the user
-    asked for by name, the rest is the fallback.
+    asked for by name, the rest is the fallback; closed: a claimant yields to no fallback.
     """
 
-    def __init__(self, make: Callable[[int], Verdicts | None], claimants: int) -> None:
+    def __init__(self, make: Callable[[int], Verdicts | None], claimants: int, *, closed: bool = False) -> None:
         self.claimants = claimants
+        self.closed = closed
         self._make = make
         self._made: list[Verdicts | None] = []
 
@@ -58,18 +59,27 @@ class Line:
         return self._made[position]
 
     def owner(self, node: fx.Node, reasons: dict[fx.Node, list[tuple[int, str]]]) -> int | None:
-        """The first that supports a node; what the others said goes to `reasons`."""
-        position = 0
+        """The first that supports a node, one that yields if there is no other; what the others said goes to
+        `reasons`."""
+        position, yielding = 0, None
         against: list[tuple[int, str]] = []
         while (verdicts := self.at(position)) is not None:
             answer = verdicts.of(node)
             if answer.kind != "no":
-                break
+                if not answer.yields:
+                    break
+                if yielding is None:
+                    yielding = position
             against.append((position, answer.reason or "it does not support the operator"))
             position += 1
+            if self.closed and yielding is not None and position >= self.claimants:
+                verdicts = None
+                break
+        if verdicts is None and yielding is not None:
+            position, against = yielding, against[:yielding]
         if against:
             reasons[node] = against
-        return position if verdicts is not None else None
+        return position if verdicts is not None else yielding
 
 
 TOO_SMALL = "its region costs less than a call of it, and the next backend has its neighbours"

@@ -168,7 +168,7 @@ class _Team:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.line = Line(self._verdicts, len(task.claimants))
+        self.line = Line(self._verdicts, len(task.claimants), closed=task.lineup.options.fullgraph_backend)
         self.calls: dict[Any, Callable[..., Any]] = {}  # compiled regions by what they compute
         self._rest: list[ResolvedBackend] | None = None
 

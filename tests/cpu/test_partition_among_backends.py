@@ -286,6 +286,40 @@ def test_a_wrong_answer_to_supports_is_the_backends_fault():
     assert issubclass(PluginBug, BackendFailed) and Support("no").kind == "no"
 
 
+class Yielding(Taking):
+    """Takes everything, what is not among its operators only where nobody else does."""
+
+    def supports(self, node, ctx):
+        own = super().supports(node, ctx)
+        return own if own.kind != "no" else Support("library", "another has it better", yields=True)
+
+
+def test_a_node_that_is_yielded_goes_to_the_fallback_and_comes_back_where_there_is_none(seen):
+    def program(x):
+        return torch.tanh(x @ x)
+
+    x = torch.randn(16, 16)
+    backend = Yielding("mm", name="yielding")
+    torch.testing.assert_close(core.compile(program, backend=backend, fallback="eager")(x), program(x))
+    assert backend.compiled[-1][1] == ["mm"]
+    (event,) = seen(Partitioned)
+    assert [(one.backend, one.fallback) for one in event.regions] == [("yielding", False), ("eager", True)]
+    assert [(one.operator, one.reason) for one in event.refused] == [("aten.tanh.default", "another has it better")]
+    for alone in ({"fallback": ()}, {"fullgraph_backend": True}):
+        backend = Yielding("mm", name="yielding")
+        torch.testing.assert_close(core.compile(program, backend=backend, **alone)(x), program(x))
+        assert [names for _, names in backend.compiled] == [["mm", "tanh"]]
+    assert len(seen(Partitioned)) == 1
+
+
+def test_of_two_that_yield_the_first_gets_the_node_and_one_that_does_not_yield_comes_before_both():
+    first, second, third = Yielding(name="first"), Yielding(name="second"), Taking("tanh", name="third")
+    x = torch.randn(16, 16)
+    run = core.compile(lambda x: torch.tanh(x).cos(), backend=[first, second, third], fallback=())
+    torch.testing.assert_close(run(x), torch.tanh(x).cos())
+    assert [each.compiled[0][1] if each.compiled else [] for each in (first, second, third)] == [["cos"], [], ["tanh"]]
+
+
 # -- a backend's own partition ----------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dis
+import gc
 import io
 import itertools
 import linecache
@@ -212,6 +213,7 @@ class World:
 
     def run(self, fn: Callable[..., Any], call: int) -> tuple[Any, Any]:
         """(description of everything after this call and its backward, the exception that left it)."""
+        gc.collect()
         torch.manual_seed(100 + call)
         try:
             if call and "between" in self.space:
@@ -313,6 +315,22 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextlib.contextmanager
+def collected_between_calls() -> Iterator[None]:
+    """Keep the cyclic collector to what `World.run` asks of it.
+
+    An exception that was caught holds the frames it passed, and these hold it: what their variables hold (a generator
+    with a `finally`, say) goes with a collection, and automatic ones come at moments that no program decides.
+    """
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
 def compare(
     text: str, backend: str = "eager", calls: int = CALLS, compiler: Callable[..., Any] | None = None
 ) -> Outcome:
@@ -325,7 +343,7 @@ def compare(
     theirs, ours = World(text, "eager_program"), World(text, "compiled_program")
     compiled = (compiler or core.compile)(ours.space["program"], backend=backend)
     reasons: list[str] = []
-    with warnings.catch_warnings(), time_limit(TIMEOUT_S):
+    with warnings.catch_warnings(), time_limit(TIMEOUT_S), collected_between_calls():
         warnings.simplefilter("ignore")
         for call in range(calls):
             want, error = theirs.run(theirs.space["program"], call)

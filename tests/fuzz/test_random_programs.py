@@ -6,6 +6,7 @@ CORE_FUZZ_PROGRAMS, CORE_FUZZ_SEED, CORE_FUZZ_SHARD, CORE_FUZZ_SHARDS and CORE_F
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -47,6 +48,27 @@ def between(call):
 """
 
 
+WAITING = """
+import torch
+LOG = []
+
+
+def program(x, k):
+    def waits():
+        try:
+            yield x
+        finally:
+            LOG.append(k)
+    waiting = waits()
+    next(waiting)
+    [][k]
+
+
+def arguments(call):
+    return torch.ones(3), call
+"""
+
+
 def uncompiled(fn, **_):
     return fn
 
@@ -79,6 +101,18 @@ def test_a_lost_side_effect_is_a_difference():
     difference = comparison.compare(COUNTING, compiler=forgetful).difference
     assert difference is not None and difference.kind == "globals" and difference.call == 0
     assert comparison.compare(COUNTING).difference is None
+
+
+def test_what_only_a_collection_frees_goes_between_calls():
+    before = gc.get_threshold()
+    try:
+        for threshold in (1, 50, 1 << 30):
+            gc.set_threshold(threshold)
+            assert comparison.compare(WAITING).difference is None
+            assert comparison.compare(WAITING, compiler=uncompiled).difference is None
+    finally:
+        gc.set_threshold(*before)
+    assert gc.isenabled() and gc.get_freeze_count() == 0
 
 
 def test_the_minimised_program_is_what_makes_the_difference():

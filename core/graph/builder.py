@@ -338,6 +338,8 @@ class GraphBuilder:
                 if fn in ENGINE_CALLS:  # this thread has the modes
                     self._engine_ran = True
                     stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+                if self.has_symbols:
+                    stack.enter_context(fakes.symbolic_dispatch())
                 stack.enter_context(self.fake_mode)
                 if self._recorder is not None:
                     stack.enter_context(self._recorder)

@@ -320,10 +320,14 @@ def _parted(tx: Tracer, value: Any, source: Any) -> VT:
 
 
 def _chain(tx: Tracer, value: Any, source: Any) -> VT:
-    parts = gc.get_referents(value)  # what is left to iterate over, and the iterator it is at
+    parts = gc.get_referents(value)  # from 3.12 on its class, what is left to iterate over, the iterator it is at
     place = CallSource(source, gc.get_referents)
     tx.guard(place, Length(len(parts)))
-    trackers = [tx.lazy(part, ListItemSource(place, at)).realize(tx) for at, part in enumerate(parts)]
+    trackers = [
+        tx.lazy(part, ListItemSource(place, at)).realize(tx)
+        for at, part in enumerate(parts)
+        if part is not itertools.chain
+    ]
     if not trackers:
         ended = tx.new_iterator(lambda tx: None, itertools.chain)
         ended.source = source

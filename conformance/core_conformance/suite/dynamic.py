@@ -40,8 +40,24 @@ class DynamicTests(ConformanceTests):
             inputs = make(size)
             closely(compiled(*inputs), program(*inputs), "numerics", f"the result for the size {size}", factor=factor)
         made = core.stats()["graphs"] - before
+        if made > graphs:  # a torch whose shape rules for an operator divide costs every backend the same graphs
+            graphs = max(graphs, self._captured(program, make, sizes, dynamic))
         text = f"{made} graphs were compiled for {len(sizes)} sizes, not 1 to {graphs}"
         require(1 <= made <= graphs, "recompiles", text)
+
+    def _captured(
+        self, program: Callable[..., Any], make: Callable[[int], Sequence[Any]], sizes: Sequence[int], dynamic: Any
+    ) -> int:
+        """How many graphs the capture alone needs for these sizes, with no backend at work."""
+
+        def again(*inputs: Any) -> Any:
+            return program(*inputs)
+
+        compiled = core.compile(again, backend="eager", dynamic=dynamic)
+        before = core.stats()["graphs"]
+        for size in sizes:
+            compiled(*make(size))
+        return core.stats()["graphs"] - before
 
     def test_pointwise_over_any_size(self, subject: Any, generator: torch.Generator) -> None:
         self._check(subject, lambda x, y: torch.tanh(x) * y + 1, lambda n: [draw(generator, n), draw(generator, n)])

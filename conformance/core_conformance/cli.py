@@ -10,6 +10,7 @@ import json
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,12 @@ def _run(parsed: argparse.Namespace) -> int:
     out = Path(parsed.out) if parsed.out else None
     if parsed.label and parsed.label not in PRECISIONS:
         raise _misused(f"--label {parsed.label} is not one of {', '.join(PRECISIONS)}")
+    profile = profiles.load(parsed.profile)
+    profiles.require_device(profile, parsed.device)
     declared = Path(parsed.declarations) if parsed.declarations else shipped_declarations(parsed.backend)
     request = Request(
         backend=parsed.backend,
-        profile=profiles.load(parsed.profile),
+        profile=profile,
         nonce=parsed.nonce or fresh_nonce(),
         device=parsed.device,
         workers=parsed.workers,
@@ -94,10 +97,21 @@ def _conclusion(made: dict[str, Any], out: Path | None) -> str:
     lines = [f"{made['backend']['name']} {made['profile']} on {made['device']}: {verdict} ({counts})"]
     if summary["coverage"] is not None:
         lines.append(f"native: {summary['coverage']:.1%} of the operator tests' nodes")
+    lines += list(_measured(made))
     lines += [f"  {name}" for name, test in made["tests"].items() if test["outcome"] in ("failed", "xfailed")]
     if out is not None:
         lines.append(f"report: {out}")
     return "\n".join(lines)
+
+
+def _measured(made: dict[str, Any]) -> Iterator[str]:
+    """A line for each test that took times."""
+    taken = {name: test["measured"] for name, test in made["tests"].items() if test.get("measured")}
+    for name, values in taken.items():
+        told = ", ".join(
+            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in values.items()
+        )
+        yield f"  {name.rpartition('::')[2]}: {told}"
 
 
 def _options(given: list[str]) -> dict[str, Any]:

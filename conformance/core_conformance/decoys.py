@@ -61,9 +61,13 @@ def outcome_of(backend: str, device: str, seed: int, number: int) -> dict[str, A
     program, make_inputs, generator = program_of(seed, number)
     began = time.perf_counter()
     result: dict[str, Any] = {"outcome": "passed", "message": "", "rule": ""}
+
+    def placed(source: Any) -> list[Any]:
+        return [value.to(device) for value in make_inputs(source)]
+
     with subject_of(backend, device) as subject:
         try:
-            assert_like_eager(subject, program, make_inputs, generator=generator)
+            assert_like_eager(subject, program, placed, generator=generator)
         except Exception as error:  # whatever a backend raises is what came of the program
             text = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
             result = {"outcome": "failed", "rule": rule_of(text) or "exception", "message": text[:2000]}

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from core.errors import SuiteMisused
 
 from .decoys import decoy_tests
@@ -20,7 +22,7 @@ class Profile:
     """One profile. Patterns are of test ids; operators are names of torch's table, each tested in its dtypes.
 
     must_pass: patterns of tests that no declaration excuses and that may not be skipped; decoys: programs outside the
-    suite that run between its tests; timeout_s: for one test.
+    suite that run between its tests; timeout_s: for one test; devices: kinds of device that it is for, empty for all.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Profile:
     must_pass: tuple[str, ...] = ()
     decoys: int = 4
     timeout_s: float = 120.0
+    devices: tuple[str, ...] = ()
 
     def holds(self, test: str) -> bool:
         """Whether a test belongs to the profile."""
@@ -51,6 +54,24 @@ class Profile:
     def selected(self, tests: Iterable[str]) -> list[str]:
         """The tests of the profile, in the order given, and its decoys."""
         return [test for test in tests if self.holds(test)] + decoy_tests(self.decoys)
+
+
+def require_device(profile: Profile, device: str) -> None:
+    """Refuse a run on a device that the profile is not for, or that torch does not find here. Raises SuiteMisused."""
+    kind = torch.device(device).type
+    if profile.devices and kind not in profile.devices:
+        wanted = " or ".join(profile.devices)
+        raise SuiteMisused(
+            f"profile {profile.name} is for {wanted}, and this run is on {device}",
+            instead="no test was run",
+            remedy=f"pass --device {profile.devices[0]} on a machine that has one",
+        )
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise SuiteMisused(
+            f"torch {torch.__version__} finds no device of kind {kind} here",
+            instead="no test was run",
+            remedy="run on a machine with such a device and a build of torch for it",
+        )
 
 
 def names() -> list[str]:

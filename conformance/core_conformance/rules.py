@@ -39,6 +39,7 @@ RULES = {
     "serialization": "a stored artifact is not what was stored",
     "determinism": "the same call gave two results",
     "threads": "a call from another thread gave another result",
+    "streams": "work ran out of the order of a device's streams, or waited for the device",
     "report": "a report lacks what it has to say",
 }
 """Every rule with its meaning."""

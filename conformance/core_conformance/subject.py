@@ -37,6 +37,8 @@ class Observed:
     compilers: set[str] = field(default_factory=set)
     broken: bool = False
     """The program was compiled as several graphs: one can't hold it."""
+    measured: dict[str, float | str] = field(default_factory=dict)
+    """Times that the test took, for the report; no test passes or fails by them."""
 
     def note_error(self, ratio: float) -> None:
         """Keep the largest ratio of the backend's error to eager's."""
@@ -142,6 +144,17 @@ class Subject:
         finally:
             self._watch = None
             unsubscribe()
+
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """What is compiled in the block runs without an observer around it, as it does for users: for taking times."""
+        if self._watch is not None:
+            self._watch.resting = True
+        try:
+            yield
+        finally:
+            if self._watch is not None:
+                self._watch.resting = False
 
     @property
     def watched(self) -> list[Watched]:

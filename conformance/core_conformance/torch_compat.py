@@ -9,6 +9,7 @@ import types
 import unittest
 from typing import Any
 
+import torch
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
@@ -49,3 +50,8 @@ def operator_table() -> tuple[Any, ...]:
         if stands_in:
             del sys.modules[missing]
     return tuple(op_db)
+
+
+def keep_busy(cycles: int) -> None:
+    """Give the current CUDA stream something to do that takes `cycles` of its clock."""
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]

@@ -165,7 +165,9 @@ def _observations(item: pytest.Item) -> dict[str, Any]:
     if observed is None:
         return {}
     ratio = observed.error_ratio
+    measured = {"measured": dict(observed.measured)} if observed.measured else {}
     return {
+        **measured,
         "error_ratio": round(ratio, 4) if ratio < 1e12 else 1e12,
         "provenance": dict(observed.provenance),
         "kernels": observed.kernels,

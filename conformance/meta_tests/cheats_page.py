@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from cheats_table import CAUGHT_BY
-from core_conformance.evil import CHEATS
+from cheats_table import CAUGHT_BY, CAUGHT_ON_CARDS
+from core_conformance.evil import CHEATS, ON_CARDS
 from core_conformance.rules import RULES
 from suite_cases import ON_IMPORT, OWN, all_cases
 
@@ -19,8 +19,9 @@ WHEN_IMPORTED = (
 def cheat_rows() -> dict[str, str]:
     """Cheat -> its line of the table."""
     rows = {}
-    for cheat, caught in CAUGHT_BY.items():
-        summary = WHEN_IMPORTED if cheat == ON_IMPORT else _first_sentence(str(CHEATS[cheat].__doc__))
+    kinds = {**CHEATS, **ON_CARDS}
+    for cheat, caught in {**CAUGHT_BY, **CAUGHT_ON_CARDS}.items():
+        summary = WHEN_IMPORTED if cheat == ON_IMPORT else _first_sentence(str(kinds[cheat].__doc__))
         tests = ", ".join(f"`{test.partition('::')[2]}` [{rule}]" for test, rule in caught)
         rows[cheat] = f"| `{cheat}` | {summary} | {tests} |"
     return rows

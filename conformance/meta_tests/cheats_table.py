@@ -132,6 +132,16 @@ CAUGHT_BY: dict[str, list[tuple[str, str]]] = {
 }
 """Cheat -> (id of a test, rule of its failure), each of which must hold."""
 
+U = "gpu::GpuTests"
+CAUGHT_ON_CARDS: dict[str, list[tuple[str, str]]] = {
+    "evil-uses-the-default-stream": [(f"{U}::streams_of_the_program_are_used", "streams")],
+    "evil-waits-for-the-device": [(f"{U}::streams_are_not_waited_for_by_the_host", "streams")],
+    "evil-keeps-memory-of-the-device": [(f"{U}::memory_is_given_back", "leak")],
+    "evil-claims-to-be-captured": [(f"{U}::graphs_that_the_program_captures_are_replayed", "exception")],
+    "evil-leaves-tensor-cores-on": [(f"{U}::process_keeps_its_settings_of_products", "global-state")],
+}
+"""The same for cheats that need a GPU to be seen; their tests are skipped where there is none."""
+
 SLOW = frozenset(
     {"evil-looks-for-the-suite", "evil-walks-the-stack", "evil-reads-the-environment", "evil-reads-the-command-line"}
 )

@@ -6,6 +6,7 @@ import importlib.util
 import json
 
 import pytest
+import torch
 from core_conformance import profiles, report
 from core_conformance.decoys import decoy_tests
 from core_conformance.digests import distribution_digest
@@ -60,6 +61,7 @@ def test_a_report_differs_from_itself_in_nothing_and_has_a_badge(made, tmp_path)
     "arguments",
     [
         ["run", "--backend", "eager", "--profile", "everything"],
+        ["run", "--backend", "eager", "--profile", "gpu"],
         ["run", "--backend", "eager", "--profile", "smoke", "--label", "int8"],
         ["run", "--backend", "eager", "--profile", "smoke", "--option", "no-value"],
         ["verify", "no-such-file"],
@@ -69,6 +71,22 @@ def test_a_report_differs_from_itself_in_nothing_and_has_a_badge(made, tmp_path)
 def test_wrong_usage_is_said_with_exit_code_two(arguments, capsys):
     assert main(["conformance", *arguments]) == 2
     assert capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_device_that_is_not_there_is_said_before_anything_runs(capsys):
+    assert main(["conformance", "run", "--backend", "eager", "--profile", "gpu", "--device", "cuda"]) == 2
+    assert "finds no device of kind cuda" in capsys.readouterr().err
+
+
+def test_times_are_measured_reported_and_judge_nothing(tmp_path, capsys):
+    out = tmp_path / "report.json"
+    only = ["--only", "perf_sanity::PerfTests::overhead_of_a_call", "--out", str(out)]
+    assert main(["conformance", "run", "--backend", "eager", "--profile", "perf-sanity", *only]) == 0
+    test = report.read(out)["tests"]["perf_sanity::PerfTests::overhead_of_a_call"]
+    assert test["outcome"] == "passed" and test["measured"]["compared"] in ("faster", "alike", "slower")
+    assert {"compiled_us", "eager_us", "difference_us", "ratio", "noise", "first_call_s"} <= set(test["measured"])
+    assert "overhead_of_a_call: compiled_us" in capsys.readouterr().out
 
 
 def test_an_unknown_profile_is_an_error_of_its_own():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from core.plugin import Backend
 
-from . import arithmetic, claims, failing, gradients, honest, process, remembered, storing, surroundings
+from . import arithmetic, cards, claims, failing, gradients, honest, process, remembered, storing, surroundings
 from .interpreter import Interpreted, Program
 
 _MODULES = (arithmetic, remembered, gradients, claims, failing, process, surroundings, storing)
@@ -32,7 +32,10 @@ CHEATS: dict[str, type[Backend]] = {
 }
 """Every cheat that can be made in this process; `on_import.ChangesSettingsOnImport` needs one of its own."""
 
+ON_CARDS: dict[str, type[Backend]] = _backends(cards)
+"""Cheats that need a GPU to be seen."""
+
 HONEST: dict[str, type[Backend]] = _backends(honest)
 """Backends that must pass, or be refused where they say so."""
 
-__all__ = ["CHEATS", "HONEST", "Interpreted", "Program"]
+__all__ = ["CHEATS", "HONEST", "ON_CARDS", "Interpreted", "Program"]

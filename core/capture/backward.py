@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
+from torch.utils.hooks import RemovableHandle
 
 from ..errors import Unsupported
 from ..graph.engine import engine_gradients, known_storages, leaves_behind
 from ..graph.geometry import extent, has_storage, hint, is_contiguous, overlaps, same_geometry, storage_key
-from ..guards.checks import Is, Length
+from ..guards.checks import Is, Length, Predicate
 from ..guards.source import AttrSource
 from ..variables.base import VariableTracker
 from ..variables.tensor import TensorVariable
@@ -103,6 +104,7 @@ class Backward:
         leaves = [self._leaf(fake) for fake in leaves_behind(fakes, tx.line)]
         if inputs is not None:
             leaves = self._chosen(_tensors(tx, inputs), leaves)
+        self._guard_nodes(leaves)
         for leaf in leaves:
             self._guard(leaf)
         if not leaves:
@@ -138,13 +140,22 @@ class Backward:
             return
         for name in LEAF_HOOKS:
             guard_hooks(self.tx, leaf.source, leaf.real, name)
-        if _has_node_hooks(leaf.real):
-            raise Unsupported("backward() meets a leaf with hooks on the node of its gradient", remedy=OUTSIDE)
         if hasattr(leaf.real, "grad_dtype"):
             if leaf.real.grad_dtype is not leaf.real.dtype:
                 raise Unsupported("a leaf that takes gradients of another dtype is not traced", remedy=OUTSIDE)
             if leaf.source is not None:
                 self.tx.guard(AttrSource(leaf.source, "grad_dtype"), Is(leaf.real.dtype))
+
+    def _guard_nodes(self, leaves: list[TensorVariable]) -> None:
+        """Assume that the nodes which accumulate gradients go on having no hooks."""
+        unhooked = UnhookedNodes()
+        if any(leaf.real is not None and _has_node_hooks(leaf.real) for leaf in leaves):
+            raise Unsupported("backward() meets a leaf with hooks on the node of its gradient", remedy=OUTSIDE)
+        trace = self.tx.trace
+        named = (leaf.source for leaf in leaves if leaf.real is not None and leaf.source is not None)
+        sources = tuple(source for source in named if not trace.is_unreal(source))
+        if sources:
+            trace.guard(None, Predicate(sources, unhooked), self.tx.line, "hooks on the nodes of gradients")
 
     def _raise_as_eager(self, fakes: list[torch.Tensor]) -> None:
         """Nothing requires gradients: autograd says so."""
@@ -183,6 +194,24 @@ class Backward:
         layout = torch.preserve_format if dense else torch.contiguous_format
         options = {"memory_format": self.tx.constant(layout)}
         return self.tx.graph_method("copy_", [self.tx.graph_call(torch.empty_like, [leaf], options), gradient], {})
+
+
+class UnhookedNodes:
+    """Whether the nodes that accumulate the gradients of some leaves have no hooks.
+
+    Each registration in the process numbers its handle, so the nodes are looked at when that number has moved.
+    """
+
+    def __init__(self) -> None:
+        self.handles = RemovableHandle.next_id
+
+    def __call__(self, *leaves: torch.Tensor) -> bool:
+        handles = RemovableHandle.next_id
+        if handles != self.handles:
+            if any(map(_has_node_hooks, leaves)):
+                return False
+            self.handles = handles
+        return True
 
 
 def _has_node_hooks(leaf: torch.Tensor) -> bool:

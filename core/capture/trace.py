@@ -60,11 +60,13 @@ class Trace:
 
     def guard(self, source: Any, check: Any, line: UserLine | None, reason: str = "") -> None:
         """Assume `check`; guards on a source that the traced code made are void and never arrive here."""
-        if self.unreal and source is not None and self._is_unreal(source.root()):
+        if self.unreal and source is not None and self.is_unreal(source):
             return
         self.guards.add(Guard(source, check, line, reason))
 
-    def _is_unreal(self, root: Any) -> bool:
+    def is_unreal(self, source: Any) -> bool:
+        """Whether a source starts at an object that exists only while tracing."""
+        root = source.root()
         return isinstance(root, ConstSource) and id(root.value) in self.unreal
 
     def remember(self, value: Any, tracker: VariableTracker) -> VariableTracker:

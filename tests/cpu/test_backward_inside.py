@@ -370,6 +370,32 @@ def test_hooks_on_the_node_of_a_leafs_gradient_break_the_graph(kind):
     assert core.stats()["breaks"] == 1
 
 
+@pytest.mark.parametrize("kind", ("register_hook", "register_prehook"))
+def test_a_hook_on_the_node_of_a_leafs_gradient_is_noticed_when_it_comes_later(kind, backend):
+    core.reset()
+    v, w, seen = leaf(3), leaf(3), []
+    node = torch.autograd.graph.get_gradient_edge(w).node
+
+    def step(v, w, x):
+        (v * w * x).sum().backward()
+        return x + 1
+
+    compiled = core.compile(step, backend=backend)
+    for _ in range(2):
+        compiled(v, w, torch.ones(3))
+    handle = getattr(node, kind)(lambda *gradients: seen.append(1))
+    for count in (1, 2):
+        compiled(v, w, torch.ones(3))
+        assert len(seen) == count
+    before = core.stats()
+    assert before["breaks"] == 1
+    handle.remove()
+    torch.nn.Linear(1, 1).register_forward_hook(print)
+    compiled(v, w, torch.ones(3))
+    assert (len(seen), core.stats()) == (2, before)
+    assert torch.allclose(w.grad, 5 * v.detach())
+
+
 @pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="gradients have the dtype of their leaf")
 def test_a_leaf_that_takes_gradients_of_another_dtype_later_is_noticed():
     core.reset()

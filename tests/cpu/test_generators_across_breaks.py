@@ -107,3 +107,33 @@ def test_a_returned_generator_starts_when_the_caller_wants():
     assert notes == [] and torch.equal(y, torch.full((2,), 2.0))
     assert torch.equal(next(made), torch.full((2,), 2.0)) and notes == ["started"]
     assert core.stats()["breaks"] == 0
+
+
+def test_a_started_generator_goes_when_the_exception_that_holds_its_frame_goes():
+    def fn(x, notes):
+        def waits():
+            try:
+                yield x * 2
+                yield x
+            finally:
+                notes.append("left")
+
+        made = waits()
+        y = next(made)
+        return y[notes.index("absent")]
+
+    core.reset()
+    compiled = core.compile(fn, backend="eager")
+    for _ in range(3):
+        seen = []
+        for subject in (fn, compiled):
+            notes = []
+            try:
+                subject(torch.ones(2), notes)
+            except ValueError as error:
+                held = error
+            seen.append(list(notes))
+            del held
+            seen.append(list(notes))
+        assert seen == [[], ["left"]] * 2
+    assert core.stats()["recompiles"] == 0

@@ -17,7 +17,7 @@ import torch.fx as fx
 from core.plugin import Unsupported
 
 from .fusions import Fusion
-from .patterns import BESIDE_CONVOLUTIONS, fake, is_turn
+from .patterns import BESIDE_CONVOLUTIONS, fake, is_turn, memory_order
 from .torch_compat import convolution, direct, linear
 
 
@@ -160,10 +160,16 @@ class RegionCall:
         value = self._resolved(node)
         return value.name if value in self.images else f"{value.name}.contiguous(memory_format=_channels_last)"
 
+    def _in_order(self, node: fx.Node) -> str:
+        """A value in the memory order that the graph says: it shows in what reads memory, and in random numbers."""
+        if memory_order(fake(node)) is torch.channels_last:
+            return f"{node.name}.contiguous(memory_format=_channels_last)"
+        return f"{node.name}.contiguous()"
+
     def _written(self, value: Any, loosely: bool = False) -> str:
         if isinstance(value, fx.Node):
             node = self._resolved(value)
-            return node.name if loosely or node not in self.loose else f"{node.name}.contiguous()"
+            return node.name if loosely or node not in self.loose else self._in_order(node)
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self._written(one, loosely) for one in value)}]"
         if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):

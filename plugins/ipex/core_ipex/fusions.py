@@ -16,11 +16,13 @@ from .patterns import (
     ADD,
     BATCH_NORM,
     CONVOLUTION,
+    KERNEL_DTYPES,
     PRODUCTS,
     RELU,
     RESHAPES,
     UNARY,
     aten,
+    convolution_refusal,
     fake,
     is_turn,
     known,
@@ -89,9 +91,11 @@ def find(graph: fx.Graph, frozen: Collection[fx.Node], bfloat16: bool, kept: Col
 
 def _anchored(node: fx.Node, bfloat16: bool) -> Fusion | None:
     result = fake(node)
-    if result is None or result.dtype not in ((torch.float32, torch.bfloat16) if bfloat16 else (torch.float32,)):
+    if result is None or result.dtype not in (KERNEL_DTYPES if bfloat16 else (torch.float32,)):
         return None
     if node.target is CONVOLUTION:
+        if convolution_refusal(node):
+            return None
         values, weight, bias = node.args[:3]
         return Fusion(node, values, weight, bias, node)
     if node.target not in PRODUCTS or not is_turn(weight_of(node)) or node.kwargs:

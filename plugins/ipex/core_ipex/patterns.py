@@ -1,4 +1,7 @@
-"""Which nodes are worth a oneDNN kernel: products and convolutions, and what stands beside them."""
+"""Which nodes are worth a oneDNN kernel: products and convolutions, and what stands beside them.
+
+Everything else of ATen can be called as well, which is no more than eager does: such nodes are yielded.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,9 @@ BESIDE_CONVOLUTIONS = POINTWISE | {
     aten.mean.dim,
 }
 """These give the same values in any layout of memory, and are taken where they continue a chain of convolutions."""
+KERNEL_DTYPES = (torch.float32, torch.bfloat16)
+_FIXED_TO_MEMORY = ("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter")
+_OTHER_DTYPE = "oneDNN is given float32 and bfloat16"
 _REACH = 12
 
 
@@ -40,12 +46,41 @@ def fake(value: Any) -> torch.Tensor | None:
 
 
 def refusal(node: fx.Node) -> str:
-    """Why a node is not taken, or ""."""
+    """Why a node is never taken, or ""."""
+    if getattr(node.target, "namespace", "") != "aten":
+        return "ATen's operators alone are called"
+    name = node.target.name().removeprefix("aten::").partition(".")[0]
+    if name in _FIXED_TO_MEMORY and memory_order(fake(source(node))) is None:
+        return "its result depends on the memory of its operand, whose order is no common one"
+    return ""
+
+
+def memory_order(tensor: torch.Tensor | None) -> torch.memory_format | None:
+    """The order in memory that a graph gives a tensor without gaps; nothing is assumed about symbols."""
+    if tensor is None:
+        return None
+    axes = list(range(tensor.dim()))
+    for order, form in ((axes, torch.contiguous_format), ([0, *axes[2:], *axes[1:2]], torch.channels_last)):
+        if form is torch.channels_last and len(axes) != 4:
+            continue
+        step: Any = 1
+        for axis in reversed(order):
+            size = tensor.shape[axis]
+            if str(size) != "1" and str(tensor.stride(axis)) != str(step):
+                break
+            step = step * size
+        else:
+            return form
+    return None
+
+
+def yielded(node: fx.Node) -> str:
+    """Why another backend has a node better, or ""."""
     target = node.target
     if target in PRODUCTS:
         return _product_refusal(node)
     if target is CONVOLUTION:
-        return _convolution_refusal(node)
+        return convolution_refusal(node)
     if is_turn(node) and any(user.target in PRODUCTS and weight_of(user) is node for user in node.users):
         return ""
     if target in RESHAPES and (source(node).target in PRODUCTS or any(_feeds(node, user) for user in node.users)):
@@ -98,16 +133,17 @@ def _is_product(value: fx.Node) -> bool:
 
 def _product_refusal(node: fx.Node) -> str:
     result = fake(node)
-    if result is None or not result.is_floating_point():
-        return "products of whole numbers are not oneDNN's here"
-    return ""
+    return "" if result is not None and result.dtype in KERNEL_DTYPES else _OTHER_DTYPE
 
 
-def _convolution_refusal(node: fx.Node) -> str:
+def convolution_refusal(node: fx.Node) -> str:
+    """Why a convolution is not oneDNN's, or ""."""
     values, weight = fake(source(node)), fake(node.args[1])
     if node.args[6]:
         return "transposed convolutions are not fused"
-    if values is None or values.dim() != 4:
+    if values is None or values.dtype not in KERNEL_DTYPES:
+        return _OTHER_DTYPE
+    if values.dim() != 4:
         return "only convolutions over two dimensions are fused"
     if not known(weight.shape):
         return "the sizes of its weight are not fixed, or it has no elements"
@@ -128,7 +164,7 @@ def _continues_convolutions(node: fx.Node) -> bool:
     seen, waiting = {node}, list(_before(node))
     while waiting and len(seen) <= _REACH:
         value = waiting.pop()
-        if value.target is CONVOLUTION and not _convolution_refusal(value):
+        if value.target is CONVOLUTION and not convolution_refusal(value):
             return True
         if value.target in BESIDE_CONVOLUTIONS and value not in seen:
             seen.add(value)

@@ -25,7 +25,7 @@ from core.plugin import (  # noqa: E402
 )
 
 ENDED = "IPEX ended at 2.8.0, archived 2026-03-30; using PyTorch's oneDNN"
-_TRAINING = "oneDNN's fused kernels have no gradients: training is left to the fallback"
+_TRAINING = "oneDNN's fused kernels have no gradients, and a backward reads what they would leave out"
 
 
 class OneDnnBackend(Backend):
@@ -36,7 +36,6 @@ class OneDnnBackend(Backend):
     capabilities = Capabilities(
         graph_level="aten-functional",
         devices=("cpu",),
-        dtypes=("float32", "bfloat16", "int64"),
         deterministic="always",
     )
 
@@ -51,12 +50,13 @@ class OneDnnBackend(Backend):
         return {"fusions": Option(bool, True, help="off: every operator through ATen, to look for a wrong result")}
 
     def supports(self, node: Any, ctx: CompileContext) -> Support:
-        if ctx.mode != "inference":
-            return Support("no", _TRAINING)
-        from .patterns import refusal
+        from .patterns import refusal, yielded
 
         reason = refusal(node)
-        return Support("no", reason) if reason else Support("library")
+        if reason:
+            return Support("no", reason)
+        reason = _TRAINING if ctx.mode != "inference" else yielded(node)
+        return Support("library", reason, yields=bool(reason))
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
         from .artifact import compile_graph

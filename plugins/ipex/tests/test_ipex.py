@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import core
-from core.events import BackendReported, subscribe
+from core.events import BackendReported, Partitioned, subscribe
 
 pytest.importorskip("core_ipex")
 
@@ -215,12 +215,82 @@ def test_other_dtypes_are_left_to_the_fallback(said, dtype):
 
 def test_training_is_left_to_the_fallback_with_the_reason(said):
     layer = nn.Linear(3, 3)
+    partitioned = []
+    stop = subscribe(lambda event: partitioned.append(event) if isinstance(event, Partitioned) else None)
     run = compiled(layer)
     run(torch.ones(2, 3)).sum().backward()
+    stop()
     close(layer.weight.grad, torch.full((3, 3), 2.0))
     assert not said
-    with pytest.raises(core.CoreError, match="no gradients"):
-        compiled(nn.Linear(3, 3), fullgraph_backend=True)(torch.ones(2, 3))
+    assert partitioned and all(region.fallback for event in partitioned for region in event.regions)
+    assert all("no gradients" in one.reason for event in partitioned for one in event.refused)
+
+
+@pytest.mark.parametrize("alone", [{"fallback": ()}, {"fullgraph_backend": True}])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_where_nobody_else_may_take_it_training_is_computed_here(alone, layout):
+    torch.manual_seed(0)
+    model, twin = Residual(), Residual()
+    twin.load_state_dict(model.state_dict())
+    run = compiled(model, **alone)
+    for _ in range(2):
+        x = torch.randn(4, 3, 8, 8).contiguous(memory_format=layout).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        run(x).square().sum().backward()
+        twin(y).square().sum().backward()
+        close(x.grad, y.grad, 1e-4)
+        assert x.grad.stride() == y.grad.stride()
+        for one, other in zip(model.parameters(), twin.parameters()):
+            close(one.grad, other.grad, 1e-4)
+        close(model.norm.running_mean, twin.norm.running_mean)
+
+
+@torch.no_grad()
+def test_what_onednn_does_not_compute_is_yielded_and_computed_where_nobody_takes_it():
+    fn = lambda x, at: (torch.softmax(x, -1).exp() > 1.5, x.double().cumsum(0), x[at], x.sort(-1))  # noqa: E731
+    x, at = torch.randn(5, 6), torch.tensor([0, 3])
+    want = fn(x, at)
+    for options, here in (
+        ({"fallback": "eager"}, False),
+        ({"fallback": ()}, True),
+        ({"fullgraph_backend": True}, True),
+    ):
+        divided = []
+        stop = subscribe(lambda event: divided.append(event) if isinstance(event, Partitioned) else None)  # noqa: B023
+        got = compiled(fn, **options)(x, at)
+        stop()
+        for one, other in zip(got, want):
+            torch.testing.assert_close(tuple(one) if isinstance(one, tuple) else one, other)
+        assert bool(divided) is not here
+
+
+@torch.no_grad()
+def test_random_numbers_behind_a_convolution_are_drawn_in_the_memory_order_of_the_program():
+    convolution = nn.Conv2d(3, 4, 3)
+    fn = lambda x: torch.rand_like(convolution(x)) + convolution(x)  # noqa: E731
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 3, 7, 7).contiguous(memory_format=layout)
+        run = compiled(fn, fallback=())
+        torch.manual_seed(3)
+        got = run(x)
+        torch.manual_seed(3)
+        want = fn(x)
+        close(got, want)
+        assert got.stride() == want.stride()
+
+
+@torch.no_grad()
+def test_what_reads_memory_behind_a_convolution_finds_the_order_of_the_program():
+    convolution = nn.Conv2d(3, 4, 3)
+    fn = lambda x: convolution(x).as_strided((5, 2), (7, 1), 3)  # noqa: E731
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 3, 7, 7).contiguous(memory_format=layout)
+        close(compiled(fn, fallback=())(x), fn(x))
+    fn = lambda x: x.as_strided((5, 2), (7, 1), 3) * 2  # noqa: E731
+    x = torch.randn(2, 3, 4, 5).permute(1, 3, 0, 2)
+    close(compiled(fn, fallback="eager")(x), fn(x))
+    with pytest.raises(core.CoreError, match="depends on the memory"):
+        compiled(fn, fallback=())(x)
 
 
 @torch.no_grad()

@@ -6,12 +6,12 @@ STAMP := $(VENV)/.installed
 VENDORS := $(VENV)/.vendors
 
 
-.PHONY: demo test test-all cheats fuzz opdb lint bench models catalog soak build clean
+.PHONY: demo test test-all cheats fuzz fuzz-shard opdb lint bench models catalog soak build clean
 
 $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conformance/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install -q -c constraints.txt "setuptools>=77" wheel build
-	$(RUN) -m pip install -q -c constraints.txt torch numpy pluggy transformers triton pytest pytest-timeout hypothesis ruff mypy
+	$(RUN) -m pip install -q -c constraints.txt torch numpy pluggy transformers triton pytest pytest-timeout pytest-xdist hypothesis ruff mypy
 	$(RUN) -m pip install -q --no-build-isolation --no-deps -e . -e plugins/inductor -e conformance
 	touch $@
 
@@ -31,8 +31,9 @@ demo: $(STAMP)
 	$(RUN) bench/demo.py $(ARGS)
 
 TESTS := tests plugins/inductor/tests conformance/meta_tests $(VENDOR_PLUGINS:%=plugins/%/tests)
+WORKERS ?= 2
 test: $(STAMP) $(VENDORS)
-	CORE_STRICT=1 $(RUN) -m pytest $(TESTS) $(ARGS)
+	CORE_STRICT=1 $(RUN) -m pytest -n $(WORKERS) $(TESTS) $(ARGS)
 
 # Every backend that cheats, and the whole suite with each honest one: minutes.
 cheats: $(STAMP)
@@ -47,6 +48,12 @@ fuzz: $(STAMP)
 	  $(RUN) tests/fuzz/shards.py --programs $(FUZZ_PROGRAMS) --shards $(FUZZ_SHARDS) --shard $$shard $(ARGS) || exit 1; \
 	done
 	$(RUN) tests/fuzz/shards.py --backend inductor --programs $(FUZZ_INDUCTOR) $(ARGS)
+
+# One of the shards of the random programs, another one for each commit: what CI runs beside the tests.
+FUZZ_ROTATION ?= 64
+fuzz-shard: $(STAMP)
+	$(RUN) tests/fuzz/shards.py --programs $(FUZZ_PROGRAMS) --shards $(FUZZ_ROTATION) --fresh \
+	  --shard $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % $(FUZZ_ROTATION))) $(ARGS)
 
 # The sweep over torch's own table of operators is a tool beside the repository; where it is not, this does nothing.
 PEER ?= ../shared/peer

@@ -7,6 +7,7 @@ CORE_PYTHON_3_12 (and so on) names an interpreter where it is not found.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import os
@@ -71,7 +72,7 @@ def lend_setuptools(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     home = Path(setuptools.__file__).parent
     for name in ("setuptools", "_distutils_hack"):
-        if not (folder / name).exists():
+        with contextlib.suppress(FileExistsError):  # an earlier build, or one for another interpreter right now
             (folder / name).symlink_to(home.parent / name)
     return str(folder)
 

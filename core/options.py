@@ -63,7 +63,7 @@ class CompileOptions:
     mode: str | None = None
     backend_options: Mapping[str, Any] = field(default_factory=dict)
     recompile_limit: int = 8
-    capture_scalar_outputs: bool = False
+    capture_scalar_outputs: bool | None = None
     nested: bool = True
     name: str | None = None
     guard_filter: Any = None
@@ -111,6 +111,11 @@ class CompileOptions:
             raise _wrong("deadline_s", deadline, "pass a number of seconds above 0, or None")
         if not isinstance(self.precision, str) or not self.precision:
             raise _wrong("precision", self.precision, 'pass "eager", "ieee" or a mode that the backend declares')
+
+    @property
+    def scalar_outputs(self) -> bool:
+        """True where numbers and sizes of the data become symbols: on request, and where a break is no way out."""
+        return self.fullgraph if self.capture_scalar_outputs is None else self.capture_scalar_outputs
 
     @property
     def key(self) -> tuple[Any, ...]:

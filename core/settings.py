@@ -128,7 +128,9 @@ SETTINGS: Mapping[str, Setting] = {
     "auto_seconds": Setting((float,), 2.0, 'how long backend="auto" times the candidates of a graph', at_least=0),
     "recompile_limit": Setting((int,), 8, "how many entries one callable may hold", at_least=1),
     "dynamic": Setting((bool, type(None)), None, "the default of compile(dynamic=)"),
-    "capture_scalar_outputs": Setting((bool,), False, "the default of compile(capture_scalar_outputs=)"),
+    "capture_scalar_outputs": Setting(
+        (bool, type(None)), None, "the default of compile(capture_scalar_outputs=); None for what fullgraph says"
+    ),
     "nested": Setting((bool,), True, "the default of compile(nested=)"),
     "symbolic_sizes": Setting((bool,), True, "a size that changed becomes symbolic (dynamic=None)"),
     "symbolic_numbers": Setting((bool,), True, "an int or float that changed becomes symbolic (dynamic=None)"),

@@ -341,7 +341,7 @@ class FrameCompiler:
                 raise
 
     def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
-        builder = GraphBuilder(scalar_outputs=self.options.capture_scalar_outputs)
+        builder = GraphBuilder(scalar_outputs=self.options.scalar_outputs)
         trace = Trace(
             frame,
             self.options,

@@ -33,6 +33,7 @@ from . import (  # noqa: F401
     named_tuple_class,
     optimizers,
     policy,
+    promises,
     seeds,
     special_calls,
     transforms,

@@ -21,3 +21,10 @@ def fake_mode_of(value: Any) -> Any:
 def has_torch_memory(storage: Any) -> bool:
     """False for memory that torch did not allocate itself: it belongs to a library, which may write to it again."""
     return bool(storage.resizable())
+
+
+def depends_on_data(value: Any) -> bool:
+    """True for a SymInt, SymFloat or SymBool that is computed from numbers which only the data knows."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(value))

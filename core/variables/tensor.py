@@ -36,7 +36,7 @@ METADATA_METHODS = frozenset(
 LAYOUT_METHODS = frozenset(("stride", "is_contiguous", "storage_offset", "dim_order"))
 BREAKS = {
     "item": "return the tensor itself, or set capture_scalar_outputs=True",
-    "tolist": "keep the values in a tensor",
+    "tolist": "keep the values in a tensor, or set capture_scalar_outputs=True",
     "numpy": "use torch functions in place of NumPy's, or call it outside the compiled function",
     "data_ptr": "an address is no part of a graph; take it outside the compiled function",
     "untyped_storage": "take the storage outside the compiled function",
@@ -226,6 +226,10 @@ class TensorVariable(VariableTracker):
             number = self.known_number() if name != "tolist" else self.known_value()
             if number is not None:
                 return tx.constant(number)
+        if name == "tolist" and not args and not kwargs and tx.options.scalar_outputs:
+            listed = tensor_scalar.listed(tx, self)
+            if listed is not None:
+                return listed
         if name == "numpy" and not args and not kwargs:
             return array.of_tensor(tx, self)
         if name == "item" and self.fake.dtype is torch.bool and not tx.options.capture_scalar_outputs and not args:
@@ -234,7 +238,7 @@ class TensorVariable(VariableTracker):
                 return truth
         if name in METADATA_METHODS:
             return self._metadata_call(tx, name, args, kwargs)
-        if name in BREAKS and not (name in ("item", "nonzero") and tx.options.capture_scalar_outputs):
+        if name in BREAKS and not (name in ("item", "nonzero") and tx.options.scalar_outputs):
             raise Unsupported(f"Tensor.{name}() needs the real tensor", remedy=BREAKS[name])
         if not hasattr(self.cls, name):
             tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")

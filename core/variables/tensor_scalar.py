@@ -26,6 +26,19 @@ SCALED_SUMS = {  # name -> (name of the number, how the operands are joined, how
 }
 
 
+LONGEST_LIST = 256
+
+
+def listed(tx: Tracer, tensor: Any) -> VT | None:
+    """tolist() of a tensor of known sizes: each number is one of the data's; None for a tensor that is too large."""
+    sizes = tensor.fake.shape
+    if not all(isinstance(size, int) for size in sizes) or tensor.fake.numel() > LONGEST_LIST:
+        return None
+    if not sizes:
+        return tensor.call_method(tx, "item", [], {})
+    return tx.new_list([listed(tx, row) for row in tensor.iterate(tx).unpack(tx)] if sizes[0] else [])
+
+
 def takes_number(name: str, kwargs: dict[str, VT]) -> bool:
     """True for calls among which some take a number that the program may give as a tensor."""
     return "alpha" in kwargs or "value" in kwargs or name.startswith("_foreach_")

@@ -1,4 +1,4 @@
-"""What torch._check does with a bool that is read out of a tensor. The way to `raise` has no branch: see assumptions."""
+"""What torch._check does with a bool read out of a tensor. The way to `raise` has no branch: see assumptions."""
 
 from __future__ import annotations
 

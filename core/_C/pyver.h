@@ -101,6 +101,33 @@ core_argument_slots(const PyCodeObject *code)
            !!(code->co_flags & CO_VARKEYWORDS);
 }
 
+/* An iterator of a list or a tuple, as all three versions lay it out; iterators.c tests that before it looks. */
+typedef struct CoreSequenceIterator {
+    PyObject_HEAD
+    Py_ssize_t next;
+    PyObject *items; /* NULL at the end */
+} CoreSequenceIterator;
+
+/* The same for an iterator of a range of machine words. */
+typedef struct CoreRangeIterator {
+    PyObject_HEAD
+#if CORE_PY311
+    long taken;
+#endif
+    long start, step, length; /* from 3.12 on, of what is left */
+} CoreRangeIterator;
+
+static inline Py_ssize_t
+core_range_iterator_left(const CoreRangeIterator *iterator, long *next)
+{
+    long taken = 0;
+#if CORE_PY311
+    taken = iterator->taken;
+#endif
+    *next = iterator->start + taken * iterator->step;
+    return iterator->length - taken;
+}
+
 #ifdef CORE_DICT_INTERNALS
 
 #pragma GCC diagnostic push

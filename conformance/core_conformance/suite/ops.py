@@ -11,6 +11,7 @@ import torch
 from core.errors import Unsupported
 
 from ..assertions import assert_like_eager, fail
+from ..orders import settled_by
 from ..samples import (
     SEVERAL_RIGHT,
     UNWRITTEN,
@@ -89,11 +90,12 @@ def _check_sample(
         if not grad:
             _follows_the_seed(subject, program, make_inputs, generator)
     else:
-        _like_eager(op, subject, program, make_inputs, generator, grad=grad)
+        _like_eager(op, sample, subject, program, make_inputs, generator, grad=grad)
 
 
 def _like_eager(
     op: Any,
+    sample: Sample,
     subject: Subject,
     program: Callable[..., Any],
     make_inputs: Callable[[torch.Generator], list[Any]],
@@ -102,9 +104,11 @@ def _like_eager(
     grad: bool,
 ) -> None:
     several = SEVERAL_RIGHT.search(name_of(op)) is not None
+    like: dict[str, Any] = {"generator": generator, "grad": grad, "calls": 2, "random": several}
+    like["settle"] = settled_by(op, sample)
     state = generator.get_state()
     try:
-        assert_like_eager(subject, program, make_inputs, generator=generator, grad=grad, calls=2, random=several)
+        assert_like_eager(subject, program, make_inputs, **like)
     except AssertionError as error:
         if not isinstance(error.__cause__, Unsupported):
             raise
@@ -112,9 +116,7 @@ def _like_eager(
     if subject.observed.broken:  # its results have sizes that depend on values, or it reads them: no one graph holds it
         generator.set_state(state)
         subject.reset()
-        assert_like_eager(
-            subject, program, make_inputs, generator=generator, grad=grad, calls=2, random=several, fullgraph=False
-        )
+        assert_like_eager(subject, program, make_inputs, **like, fullgraph=False)
 
 
 def _same_outside(subject: Subject, program: Callable[..., Any], args: list[Any]) -> None:

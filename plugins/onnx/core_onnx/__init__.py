@@ -7,9 +7,9 @@ runtime: what a runtime computes is told by a `Target`.
 
 from __future__ import annotations
 
-from .convert import OnnxGraph, convert, unsupported_reason
+from .convert import Answer, OnnxGraph, answer, convert, unsupported_reason
 from .errors import ConversionError
 from .target import EVERYTHING, Target
 
 __version__ = "0.1.0"
-__all__ = ["EVERYTHING", "ConversionError", "OnnxGraph", "Target", "convert", "unsupported_reason"]
+__all__ = ["EVERYTHING", "Answer", "ConversionError", "OnnxGraph", "Target", "answer", "convert", "unsupported_reason"]

@@ -29,6 +29,33 @@ _INT64_RESULTS = frozenset("ArgMax ArgMin Shape Size NonZero".split())
 
 
 @dataclass(frozen=True)
+class Question:
+    """What a run has to answer with 0, the number of places where eager raises: `error` is the exception's class,
+    `text` what it says. name: of the output that counts."""
+
+    name: str
+    error: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random numbers that a run is fed with: what eager would draw with the same seed.
+
+    name: of the input; node: of the graph's node; operator: torch's own, in place, as `bernoulli_`; numbers: its
+    arguments; sizes, strides, dtype: of the tensor.
+    """
+
+    name: str
+    node: str
+    operator: str
+    numbers: tuple[float | int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
 class Value:
     """A value of the ONNX graph. `fake` is the torch value it stands for where there is one: a tensor or a SymInt."""
 
@@ -53,7 +80,9 @@ class Value:
 class ModelBuilder:
     """Collects nodes, constants, inputs and outputs of one model.
 
-    result: the fake result of the node at hand; read: which of its several results somebody reads, None for all.
+    result: the fake result of the node at hand; read: which of its several results somebody reads, None for all;
+    origin: the node at hand and its operator, which name what is written for it; remarks: what eager leaves open, and
+    may decide otherwise; questions: by the value that counts.
     """
 
     def __init__(self, target: Target) -> None:
@@ -62,6 +91,10 @@ class ModelBuilder:
         self.initializers: list[onnx.TensorProto] = []
         self.result: Any = None
         self.read: frozenset[int] | None = None
+        self.origin = ("", "")
+        self.remarks: list[str] = []
+        self.draws: list[Draw] = []
+        self.questions: list[tuple[Value, Question]] = []
         self._constants: dict[Any, Value] = {}
         self._count = 0
 
@@ -105,13 +138,17 @@ class ModelBuilder:
         sources = [value.name if value is not None else "" for value in inputs]
         while sources and not sources[-1]:  # an empty name at the end ends some runtimes
             sources.pop()
-        self.nodes.append(helper.make_node(operator, sources, names, **attributes))
+        self._write(operator, sources, names, **attributes)
         kinds = [self._result_dtype(operator, at, computed, given, attributes) for at in range(results)]
         found = tuple(Value(name, kind) for name, kind in zip(names, kinds))
         if computed is not dtype:
             assert dtype is not None
             found = tuple(self.cast(value, dtype) if value.dtype is computed else value for value in found)
         return found
+
+    def _write(self, operator: str, sources: Sequence[str], names: Sequence[str], **attributes: Any) -> None:
+        name = "/".join((*self.origin, str(len(self.nodes))))
+        self.nodes.append(helper.make_node(operator, sources, names, name=name, **attributes))
 
     def select(self, condition: Value, one: Value, two: Value) -> Value:
         """Where, with the sign of every zero kept."""
@@ -123,7 +160,7 @@ class ModelBuilder:
 
     def _bits(self, value: Value, dtype: torch.dtype) -> Value:
         name = self.fresh()
-        self.nodes.append(helper.make_node("BitCast", [value.name], [name], to=element_type(dtype)))
+        self._write("BitCast", [value.name], [name], to=element_type(dtype))
         return Value(name, dtype, value.fake)
 
     def _computed(self, operator: str, dtype: torch.dtype) -> torch.dtype:
@@ -157,8 +194,35 @@ class ModelBuilder:
         if value.dtype.is_floating_point and dtype in (torch.uint8, torch.int8, torch.int16):
             value = self.cast(value, torch.int64).like(value.fake)  # torch wraps what is out of range
         name = self.fresh()
-        self.nodes.append(helper.make_node("Cast", [value.name], [name], to=element_type(dtype)))
+        self._write("Cast", [value.name], [name], to=element_type(dtype))
         return Value(name, dtype, value.fake)
+
+    # -- what a run asks of its call -----------------------------------------------------------------------------------
+
+    def raise_where(self, wrong: Value, error: str, text: str) -> None:
+        """Have the call raise where one of the bools is true. Raises ConversionError where calls don't ask."""
+        if not self.target.questions:
+            raise ConversionError(f"eager raises where {text}, and {self.target.name} would not")
+        count = self.node("ReduceSum", self.cast(wrong, torch.int32), keepdims=0)
+        self.questions.append((count, Question("", error, f"{text}, in {self.origin[0]}")))
+
+    def leave_open(self, what: str) -> None:
+        """Say that the result is right but need not be eager's: torch decides among several right ones."""
+        self.remarks.append(what)
+
+    def drawn(self, operator: str, *numbers: Any) -> Value:
+        """Random numbers in the form of the result at hand, the first of several, by an in-place operator of torch."""
+        fake = self.result[0] if isinstance(self.result, (tuple, list)) else self.result
+        if not self.target.draws:
+            raise ConversionError(f"random numbers, which no operator of {self.target.name} draws as torch does")
+        known = (*fake.shape, *fake.stride(), *numbers)
+        if not all(isinstance(number, (int, float)) for number in known):
+            raise ConversionError("random numbers of a symbolic size")
+        element_type(fake.dtype)
+        name = f"draw{len(self.draws)}"
+        sizes, strides = tuple(fake.shape), tuple(fake.stride())
+        self.draws.append(Draw(name, self.origin[0], operator, tuple(numbers), sizes, strides, fake.dtype))
+        return Value(name, fake.dtype, fake)
 
     # -- constants ---------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -12,7 +12,7 @@ import torch
 import torch.fx as fx
 from onnx import TensorProto, helper
 
-from .builder import ModelBuilder, Value
+from .builder import Draw, ModelBuilder, Question, Value
 from .errors import ConversionError
 from .registry import load_converters, operator_name
 from .target import EVERYTHING, Target
@@ -27,7 +27,8 @@ class OnnxGraph:
 
     model: the protobuf; inputs: a name for each placeholder; outputs: for each result of the graph the name of a model
     output, or the constant (None, a number) that the graph returns in its place; dtypes: of the model's inputs and
-    outputs by name; external: initializers whose bytes stay outside the model, by name, as the tensors that hold them.
+    outputs by name; external: initializers whose bytes stay outside the model, by name, as the tensors that hold them;
+    draws: inputs beyond those, random numbers; questions: int32 outputs beyond those, each 0 or an error.
     """
 
     model: onnx.ModelProto
@@ -35,6 +36,8 @@ class OnnxGraph:
     outputs: tuple[Any, ...]
     dtypes: Mapping[str, torch.dtype]
     external: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    draws: tuple[Draw, ...] = ()
+    questions: tuple[Question, ...] = ()
 
     def serialized(self) -> bytes:
         """The model's bytes."""
@@ -63,15 +66,31 @@ def convert(
     return _Conversion(graph, target, dict(frozen or {})).run(name)
 
 
-def unsupported_reason(node: fx.Node, target: Target = EVERYTHING) -> str:
-    """Why a node can't be converted for `target`, or "" when it can: its converter is run on the node alone."""
+@dataclass(frozen=True)
+class Answer:
+    """Whether a node can be converted. reason: why it can't, or, with `open`, what a converted one leaves open: a right
+    result that need not be the one of eager. drawn: it is an input, random numbers."""
+
+    reason: str = ""
+    open: bool = False
+    drawn: bool = False
+
+
+def answer(node: fx.Node, target: Target = EVERYTHING) -> Answer:
+    """What `target` can do for a node: its converter is run on the node alone."""
+    builder = ModelBuilder(target)
     try:
         values = {source: _alone(source, f"x{at}") for at, source in enumerate(node.all_input_nodes)}
         _result_is_known(node)
-        _convert_node(ModelBuilder(target), node, values)
+        _convert_node(builder, node, values)
     except ConversionError as error:
-        return str(error)
-    return ""
+        return Answer(str(error))
+    return Answer("; ".join(builder.remarks), bool(builder.remarks), bool(builder.draws))
+
+
+def unsupported_reason(node: fx.Node, target: Target = EVERYTHING) -> str:
+    """Why a node should not be converted for `target`, or "" when it is as in eager."""
+    return answer(node, target).reason
 
 
 def _alone(node: fx.Node, name: str) -> Any:
@@ -106,6 +125,7 @@ def _result_is_known(node: fx.Node) -> None:
 def _convert_node(builder: ModelBuilder, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     builder.result = node.meta.get("val")
     builder.read = _read_results(node)
+    builder.origin = (node.name, operator_name(node.target))
     if _is_empty(builder.result):  # no value to compute, and not every runtime has kernels for none
         shape = builder.ints([int(size) for size in builder.result.shape])
         return builder.node("Expand", builder.scalar(0, builder.result.dtype), shape).like(builder.result)
@@ -157,7 +177,7 @@ def _calculates(converter: Any) -> bool:
     family = converter.__module__.rpartition(".")[2]
     if converter.__name__ == "div_mode":  # its quotient is rounded before it is cut off
         return False
-    return family not in ("shapes", "casts", "creation", "indexing", "numbers", "sorting")
+    return family not in ("shapes", "casts", "creation", "indexing", "numbers", "sorting", "random")
 
 
 def _is_narrow(fake: Any) -> bool:
@@ -229,13 +249,16 @@ class _Conversion:
                 self.values[node] = self._call(node)
             else:
                 raise ConversionError(f"{node.op} {node.target} is no call of an operator")
+        self._draw()
+        questions = tuple(self._ask(at, count, one) for at, (count, one) in enumerate(self.builder.questions))
         written = helper.make_graph(
             self.builder.nodes, name, self.inputs, self.outputs, initializer=self.builder.initializers
         )
         opset = helper.make_opsetid("", self.builder.target.opset)
         version = _IR_VERSIONS.get(self.builder.target.opset, 10)
         model = helper.make_model(written, opset_imports=[opset], ir_version=version, producer_name="core-onnx")
-        return OnnxGraph(model, tuple(self.input_names), references, self.dtypes, self.external)
+        inputs, draws = tuple(self.input_names), tuple(self.builder.draws)
+        return OnnxGraph(model, inputs, references, self.dtypes, self.external, draws, questions)
 
     def _call(self, node: fx.Node) -> Any:
         try:
@@ -256,6 +279,18 @@ class _Conversion:
             self.inputs.append(helper.make_tensor_value_info(name, element_type(value.dtype), _dims(value.fake)))
         elif node.users:  # runtimes refuse an external initializer that nothing reads
             self._external(name, weight)
+
+    def _draw(self) -> None:
+        for one in self.builder.draws:
+            self.inputs.append(helper.make_tensor_value_info(one.name, element_type(one.dtype), one.sizes))
+            self.dtypes[one.name] = one.dtype
+
+    def _ask(self, at: int, count: Value, question: Question) -> Question:
+        name = f"question{at}"
+        self.builder.nodes.append(helper.make_node("Identity", [count.name], [name], name=name))
+        self.outputs.append(helper.make_tensor_value_info(name, element_type(torch.int32), []))
+        self.dtypes[name] = torch.int32
+        return replace(question, name=name)
 
     def _external(self, name: str, weight: torch.Tensor) -> None:
         proto = TensorProto()
@@ -280,7 +315,7 @@ class _Conversion:
             return value
         source = self.values[value]
         name = f"out{len(self.outputs)}"
-        self.builder.nodes.append(helper.make_node("Identity", [source.name], [name]))
+        self.builder.nodes.append(helper.make_node("Identity", [source.name], [name], name=f"{value.name}/{name}"))
         self.outputs.append(helper.make_tensor_value_info(name, element_type(source.dtype), _dims(source.fake)))
         self.dtypes[name] = source.dtype
         return name

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from .builder import Draw, Question
 from .convert import OnnxGraph
 
 
@@ -18,6 +19,7 @@ class Port:
     """One input or output of a model: its place in the graph, its name, its dtype, its sizes where all are known.
 
     number: it is a number of the program and no tensor; host: a runtime on another device has it in the CPU's memory.
+    The inputs that are drawn come behind the graph's own; outputs that answer questions are of no place, -1.
     """
 
     index: int
@@ -38,6 +40,7 @@ def ports_of(model: OnnxGraph, graph: fx.GraphModule) -> Ports:
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     named = zip(model.inputs, inputs)
     given = [_port(model, index, name, fake) for index, (name, fake) in enumerate(named) if name in fed]
+    given += [Port(len(inputs) + at, draw.name, draw.dtype, draw.sizes) for at, draw in enumerate(model.draws)]
     output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
     outputs = [value.meta["val"] if isinstance(value, fx.Node) else value for value in output.args[0]]
     made = {
@@ -45,6 +48,7 @@ def ports_of(model: OnnxGraph, graph: fx.GraphModule) -> Ports:
         for index, (name, fake) in enumerate(zip(model.outputs, outputs))
         if isinstance(name, str)
     }
+    made |= {asked.name: Port(-1, asked.name, model.dtypes[asked.name], ()) for asked in model.questions}
     return given, [made[name] for name in model.output_names]
 
 
@@ -65,7 +69,7 @@ class Stored:
     """An artifact without its code: what the call needs, and the runtime's own bytes.
 
     count: number of the graph's inputs; outputs: for each of its results the name of an output or a constant; calls:
-    names of its nodes; payload: the model, or what the runtime made of it.
+    names of its nodes; payload: the model, or what the runtime made of it; draws, questions: see OnnxGraph.
     """
 
     ports: Ports
@@ -73,6 +77,13 @@ class Stored:
     outputs: tuple[Any, ...]
     calls: tuple[str, ...]
     payload: bytes
+    draws: tuple[Draw, ...] = ()
+    questions: tuple[Question, ...] = ()
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """Each node's: the model's own, but that torch draws random numbers."""
+        return dict.fromkeys(self.calls, "native") | {draw.node: "library" for draw in self.draws}
 
 
 def pack(stored: Stored, marks: Mapping[str, str]) -> bytes | None:
@@ -88,6 +99,8 @@ def pack(stored: Stored, marks: Mapping[str, str]) -> bytes | None:
         "count": stored.count,
         "outputs": list(stored.outputs),
         "calls": list(stored.calls),
+        "draws": [{**vars(draw), "dtype": _dtype_name(draw.dtype)} for draw in stored.draws],
+        "questions": [vars(question) for question in stored.questions],
     }
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + stored.payload
@@ -102,13 +115,25 @@ def unpack(blob: bytes, marks: Mapping[str, str]) -> Stored | None:
             return None
         given, made = ([_port_of(data) for data in side] for side in header["ports"])
         outputs, calls = tuple(header["outputs"]), tuple(header["calls"])
-        return Stored((given, made), int(header["count"]), outputs, calls, blob[8 + size :])
+        draws = tuple(_draw_of(data) for data in header["draws"])
+        questions = tuple(Question(**data) for data in header["questions"])
+        return Stored((given, made), int(header["count"]), outputs, calls, blob[8 + size :], draws, questions)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def _port_data(port: Port) -> list[Any]:
-    return [port.index, port.name, str(port.dtype).removeprefix("torch."), port.sizes, port.number, port.host]
+    return [port.index, port.name, _dtype_name(port.dtype), port.sizes, port.number, port.host]
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _draw_of(data: dict[str, Any]) -> Draw:
+    numbers, sizes, strides = (tuple(data[name]) for name in ("numbers", "sizes", "strides"))
+    dtype = getattr(torch, data["dtype"])
+    return Draw(data["name"], data["node"], data["operator"], numbers, sizes, strides, dtype)
 
 
 def _port_of(data: list[Any]) -> Port:

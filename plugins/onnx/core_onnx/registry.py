@@ -27,7 +27,10 @@ def converts(*operators: str) -> Callable[[_F], _F]:
 
 
 def operator_name(target: Any) -> str:
-    """The key of an fx node's target: `aten.add.Tensor`, `operator.mul` for the arithmetic of symbolic numbers."""
+    """The key of an fx node's target: `aten.add.Tensor`, `operator.mul` for the arithmetic of symbolic numbers,
+    `clone_mutate` for core's call of an operator that writes, on clones."""
+    if getattr(target, "__name__", "") == "clone_mutate":
+        return "clone_mutate"
     module = getattr(target, "__module__", "")
     if module in ("_operator", "math"):
         return f"{module.lstrip('_')}.{target.__name__}"

@@ -19,7 +19,9 @@ class Target:
     opset: the version of ONNX's operator set that the model is written in; computes: (ONNX operator, dtype) -> whether
     the runtime has a kernel of that operator for values of that dtype; drops_nan: operators in which it turns NaN into
     a number, as ONNX leaves it free to do, and that are written out of comparisons instead; adds_to_select: its Where
-    adds the two sides, each masked, which makes 0 of -0: floats are chosen by their bits where there is a BitCast.
+    adds the two sides, each masked, which makes 0 of -0: floats are chosen by their bits where there is a BitCast;
+    checks_places: it raises for an index outside of the tensor; questions: the call reads `OnnxGraph.questions` after a
+    run and raises; draws: it feeds random numbers, `OnnxGraph.draws`, to a run.
     """
 
     name: str = "onnx"
@@ -27,6 +29,9 @@ class Target:
     computes: Callable[[str, torch.dtype], bool] = _everything
     drops_nan: frozenset[str] = frozenset(("Max", "Min"))
     adds_to_select: bool = False
+    checks_places: bool = False
+    questions: bool = False
+    draws: bool = False
 
 
 EVERYTHING = Target()

@@ -16,7 +16,7 @@ from .calls import EngineCall
 from .engine import Settings, open_engine
 from .runtime import target_of
 
-_MARKS = {"format": "core-onnxrt 2", "version": __version__}
+_MARKS = {"format": "core-onnxrt 3", "version": __version__}
 
 
 def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
@@ -27,7 +27,15 @@ def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -
     except ConversionError as error:
         raise Unsupported([node for node in calls_of(graph) if unsupported_reason(node, target)], str(error)) from error
     names = tuple(node.name for node in calls_of(graph))
-    made = Stored(ports_of(converted, graph), len(fake_inputs), converted.outputs, names, converted.serialized())
+    made = Stored(
+        ports_of(converted, graph),
+        len(fake_inputs),
+        converted.outputs,
+        names,
+        converted.serialized(),
+        converted.draws,
+        converted.questions,
+    )
     return _artifact(made, converted.external, ctx)
 
 
@@ -59,11 +67,12 @@ def _artifact(made: Stored, external: Mapping[str, torch.Tensor], ctx: CompileCo
     def engine() -> Any:
         return open_engine(model, external, settings, ctx.name)
 
-    call = EngineCall(engine, made.ports, made.count, made.outputs, ctx.device)
+    call = EngineCall(engine, made, ctx.device)
     return OnnxRuntimeArtifact(
         call=call.function,
-        kernels=len(made.calls),
-        provenance=dict.fromkeys(made.calls, "native"),
+        kernels=len(made.calls) - len(made.draws),
+        extern_calls=len(made.draws),
+        provenance=made.provenance,
         size_bytes=len(model),
         describe=lambda: call.source + "\n\n" + _text(model),
         made=None if external else made,

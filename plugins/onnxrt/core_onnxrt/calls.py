@@ -14,28 +14,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from core_onnx.ports import Port, Ports
+from core_onnx.failures import as_eager, refusal
+from core_onnx.ports import Port, Stored
 from core_onnx.types import element_type
 
 
 class EngineCall:
     """Generates the call of an engine. `source` is its text, `function` the call.
 
-    open_engine: makes the engine, now and once more in the child of a fork, where the runtime's threads are gone.
-    count: number of the graph's inputs; outputs: for each of its results an index into `results` or a constant.
+    open_engine: makes the engine, now and once more in the child of a fork, where the runtime's threads are gone;
+    made: the model and what its call has to handle.
     State shared between threads: none but `_living` below; each thread has a binding of its own.
     """
 
-    def __init__(
-        self,
-        open_engine: Callable[[], Any],
-        ports: Ports,
-        count: int,
-        outputs: Sequence[Any],
-        device: str,
-    ) -> None:
+    def __init__(self, open_engine: Callable[[], Any], made: Stored, device: str) -> None:
         self.open_engine = open_engine
-        self.inputs, self.results = ports
+        self.made = made
+        self.inputs, self.results = made.ports
         self.device = torch.device(device)
         self.namespace: dict[str, Any] = {
             "_empty": torch.empty,
@@ -46,10 +41,13 @@ class EngineCall:
             "_int64": torch.int64,
             "_float64": torch.float64,
             "_bool": torch.bool,
+            "_memory": torch.empty_strided,
+            "_as_eager": as_eager,
+            "_refusal": refusal,
         }
-        self.source = "\n".join(self._lines(count, outputs))
+        self.source = "\n".join(self._lines(made.count, made.outputs))
         self._connect(open_engine())
-        exec(compile(self.source, f"<onnxrt call of {count} inputs>", "exec"), self.namespace)
+        exec(compile(self.source, f"<onnxrt call of {made.count} inputs>", "exec"), self.namespace)
         self.function: Callable[..., Any] = self.namespace["compiled"]
         _living.add(self)
 
@@ -72,6 +70,7 @@ class EngineCall:
         yield "        binding, bound = _local.state"
         yield "    except AttributeError:"
         yield "        binding, bound = _local.state = _new()"
+        yield from self._draw(count)
         for at, port in enumerate(self.inputs):
             yield from self._bind_input(at, port)
         if self.device.type != "cpu":
@@ -83,14 +82,27 @@ class EngineCall:
                 yield f"    binding.bind_output({port.name!r}, {self._place()})"
             else:
                 yield from self._bind_output(port)
-        yield "    _run(binding)"
+        yield "    try:"
+        yield "        _run(binding)"
+        yield "    except RuntimeError as error:"
+        yield "        raise _as_eager(error) from None"
         if late:
             yield "    values = binding.get_outputs()"
         for at, port in enumerate(self.results):
             if port in late:
                 yield f"    {port.name} = {self._taken(at, port)}"
+        for asked in self.made.questions:
+            yield f"    if {asked.name}.item():"
+            yield f"        raise _refusal({asked.error!r}, {asked.text!r})"
         items = [output if isinstance(output, str) else self._constant(output) for output in outputs]
         yield f"    return ({''.join(f'{item}, ' for item in items)})"
+
+    def _draw(self, count: int) -> Iterator[str]:
+        """Random numbers as eager draws them."""
+        for at, draw in enumerate(self.made.draws, count):
+            self.namespace[f"_{draw.name}"] = draw.dtype
+            form = f"{draw.sizes!r}, {draw.strides!r}, dtype=_{draw.name}, device=_device"
+            yield f"    i{at} = _memory({form}).{draw.operator}{draw.numbers!r}"
 
     def _place(self) -> str:
         return f"{self.device.type!r}, {self.device.index or 0}"

@@ -71,12 +71,14 @@ class OnnxRuntimeBackend(Backend):
     def supports(self, node: Any, ctx: CompileContext) -> Support:
         if ctx.mode != "inference" and not ctx.options.get("training", False):
             return Support("no", _TRAINING)
-        from core_onnx import unsupported_reason
+        from core_onnx import answer
 
         from .runtime import target_of
 
-        reason = unsupported_reason(node, target_of(ctx.device.partition(":")[0]))
-        return Support("no", reason) if reason else Support("native")
+        found = answer(node, target_of(ctx.device.partition(":")[0]))
+        if found.reason and not found.open:
+            return Support("no", found.reason)
+        return Support("library" if found.drawn else "native", found.reason, yields=found.open)
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
         from .artifact import compile_graph

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,16 +31,32 @@ _CHOSEN_BY = {"IsNaN": ("T1", "T"), "IsInf": ("T1", "T"), "Cast": ("T1",), "Pow"
 _FUNCTIONS = frozenset(("Identity", "Shape", "Size", "Range"))
 
 
-def runtime() -> Any:
-    """The module onnxruntime. Raises ImportError where it isn't installed."""
-    import onnxruntime
+_TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
+
+def runtime() -> Any:
+    """The module onnxruntime. Raises ImportError where it isn't installed.
+
+    Imported for the first time, it writes files into the user's folders and reports its use over the network, unless
+    the environment forbids it in that moment.
+    """
+    if "onnxruntime" in sys.modules:
+        return sys.modules["onnxruntime"]
+    silent = _TELEMETRY not in os.environ
+    if silent:
+        os.environ[_TELEMETRY] = "1"
+    try:
+        import onnxruntime
+    finally:
+        if silent:
+            del os.environ[_TELEMETRY]
     return onnxruntime
 
 
 @functools.lru_cache(maxsize=4)
 def kernels_of(provider: str, opset: int) -> dict[str, frozenset[str]]:
     """ONNX operator -> the types that `provider` has a kernel for in an opset; empty where the runtime doesn't tell."""
+    runtime()
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     definitions = getattr(state, "get_all_opkernel_def", None)
@@ -64,12 +82,21 @@ def target_of(device: str) -> Target:
     opset = next((one for one in OPSETS if "BitCast" in kernels_of(PROVIDERS["cpu"], one)), OPSETS[-1])
     kernels = kernels_of(PROVIDERS["cpu"], opset)
     if not kernels:
-        return Target(name, opset)
+        return Target(name, opset, checks_places=True, questions=True, draws=True)
 
     def computes(operator: str, dtype: torch.dtype) -> bool:
         return operator in _FUNCTIONS or _TYPE_NAMES[dtype] in kernels.get(operator, ())
 
-    return Target(name, opset, computes, drops_nan=frozenset(), adds_to_select=True)
+    return Target(
+        name,
+        opset,
+        computes,
+        drops_nan=frozenset(),
+        adds_to_select=True,
+        checks_places=True,
+        questions=True,
+        draws=True,
+    )
 
 
 def has_provider(device: str) -> bool:

@@ -179,11 +179,94 @@ def test_what_has_no_onnx_form_goes_to_the_fallback_and_is_reported():
         compiled(fn, fullgraph_backend=True)(x)
 
 
-def test_integer_division_by_zero_raises_as_in_eager():
-    run = compiled(lambda x, y: x // y)
-    assert run(torch.tensor([7]), torch.tensor([2])).item() == 3
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+def test_integers_are_divided_as_in_eager_and_zero_raises(dtype):
+    def fn(x, y):
+        return x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc"), x // -1
+
+    run = compiled(fn, fullgraph_backend=True)
+    x, y = torch.tensor([-7, 7, 100, 5, -128]).to(dtype), torch.tensor([2, 3, -1, 7, -1]).to(dtype)
+    for got, want in zip(run(x, y), fn(x, y)):
+        assert torch.equal(got, want)
+    assert kernels()[1] == 0
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        run(torch.tensor([7]), torch.tensor([0]))
+        run(x, torch.zeros_like(y))
+    assert torch.equal(run(x, y)[0], x // y)
+
+
+@pytest.mark.parametrize(
+    "fn, error",
+    [
+        (lambda x, i: x[i] * 2, IndexError),
+        (lambda x, i: nn.functional.embedding(i, x.unsqueeze(1)), IndexError),
+        (lambda x, i: x.index_select(0, i), IndexError),
+        (lambda x, i: x.index_put((i,), x[:3]), IndexError),
+        (lambda x, i: x.gather(0, i), RuntimeError),
+        (lambda x, i: x.scatter(0, i, 1.0), RuntimeError),
+    ],
+)
+def test_places_outside_of_a_tensor_raise_what_eager_raises(fn, error):
+    run = compiled(fn, fullgraph_backend=True)
+    x = torch.arange(5.0)
+    for places in ([0, 4, 2], [0, -1, 2], [0, 9, 2], [-9, 0, 1]):
+        i = torch.tensor(places)
+        try:
+            want = fn(x, i)
+        except Exception:
+            with pytest.raises(error):
+                run(x, i)
+        else:
+            assert torch.equal(run(x, i), want)
+
+
+def test_random_numbers_are_those_of_eager_and_torch_draws_them():
+    def fn(x):
+        dropped = nn.functional.dropout(x, 0.5)
+        return dropped, torch.rand_like(x) + x, torch.randn(3, 2), x + torch.rand(6, 4).t()
+
+    run = compiled(fn, fullgraph_backend=True)
+    x = torch.randn(6, 4).t()
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        want = fn(x)
+        torch.manual_seed(seed)
+        for got, expected in zip(run(x), want):
+            assert torch.equal(got, expected) and got.stride() == expected.stride()
+    assert kernels()[1] == 4
+
+
+def test_means_and_variances_of_no_values_are_nan():
+    def fn(x):
+        return x.mean(0), x.var(0), x.std(), x.sum(0)
+
+    run = compiled(fn, fullgraph_backend=True)
+    for got, want in zip(run(torch.ones(0, 3)), fn(torch.ones(0, 3))):
+        torch.testing.assert_close(got, want, equal_nan=True)
+
+
+def test_places_of_equal_values_are_left_to_the_fallback_and_right_without_one():
+    def fn(x):
+        return x.sort(-1)
+
+    x = torch.randint(0, 5, (2, 40)).to(torch.bfloat16)
+    yielding = compiled(fn, fallback=("eager",))
+    assert torch.equal(yielding(x)[1], fn(x)[1]) and kernels()[0] == 0
+    values, places = compiled(fn, fullgraph_backend=True)(x)
+    assert torch.equal(values, fn(x)[0]) and torch.equal(x.gather(-1, places), values)
+    assert torch.equal(places.sort(-1)[0], torch.arange(40).expand(2, 40))
+
+
+def test_the_runtime_writes_no_file_when_it_is_imported(tmp_path):
+    import subprocess
+    import sys
+
+    program = (
+        "import os; from core_onnxrt.runtime import runtime; runtime(); print('ORT_DISABLE_TELEMETRY' in os.environ)"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False" and not list(tmp_path.iterdir())
 
 
 def test_training_is_off_by_default_and_right_when_asked_for():

@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     numbers,
     pointwise,
     pooling,
+    random,
     reductions,
     resampling,
     shapes,

@@ -45,7 +45,7 @@ def fill(b: ModelBuilder, x: Value, value: Any, **kwargs: Any) -> Value:
     return b.node("Expand", number, b.flat_shape_of(b.result, (x,)))
 
 
-@converts("aten.zeros_like.default")
+@converts("aten.zeros_like.default", "aten.empty_like.default")
 def zeros_like(b: ModelBuilder, x: Value, **kwargs: Any) -> Value:
     return b.node("Expand", b.scalar(0, b.result.dtype), b.flat_shape_of(b.result, (x,)))
 

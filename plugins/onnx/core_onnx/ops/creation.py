@@ -47,6 +47,22 @@ def new_ones(b: ModelBuilder, x: Value, size: Sequence[Any], **kwargs: Any) -> V
     return _filled(b, 1, size)
 
 
+@converts("aten.empty.memory_format", "aten.empty_permuted.default")
+def empty(b: ModelBuilder, size: Sequence[Any], *args: Any, **kwargs: Any) -> Value:
+    """Memory with whatever values: zeros."""
+    return _filled(b, 0, size)
+
+
+@converts("aten.empty_strided.default")
+def empty_strided(b: ModelBuilder, size: Sequence[Any], stride: Sequence[Any], **kwargs: Any) -> Value:
+    return _filled(b, 0, size)
+
+
+@converts("aten.new_empty.default", "aten.new_empty_strided.default")
+def new_empty(b: ModelBuilder, x: Value, size: Sequence[Any], *args: Any, **kwargs: Any) -> Value:
+    return _filled(b, 0, size)
+
+
 @converts("aten.scalar_tensor.default")
 def scalar_tensor(b: ModelBuilder, number: Any, **kwargs: Any) -> Value:
     return b.node("Identity", operand(b, number, b.result.dtype))

@@ -9,13 +9,14 @@ import torch
 
 from ..builder import ModelBuilder, Value
 from ..errors import ConversionError
+from ..failures import placed_error
 from ..registry import converts
 from .operands import operand
 
 
 @converts("aten.embedding.default")
 def embedding(b: ModelBuilder, weight: Value, indices: Value, *settings: Any, **more: Any) -> Value:
-    return b.node("Gather", weight, _index(b, indices), axis=0)
+    return b.node("Gather", weight, _places(b, indices, weight, 0), axis=0)
 
 
 @converts("aten.embedding_renorm.default")
@@ -27,7 +28,7 @@ def embedding_renorm(b: ModelBuilder, weight: Value, indices: Value, max_norm: f
     norm = b.node("Pow", b.node("ReduceSum", powers, b.ints([1]), keepdims=1), b.scalar(1 / norm_type, dtype))
     factor = b.node("Div", b.scalar(max_norm, dtype), b.node("Add", norm, b.scalar(1e-7, dtype)))
     short = b.node("Where", b.node("Greater", norm, b.scalar(max_norm, dtype)), b.node("Mul", weight, factor), weight)
-    flat = b.reshape(b.cast(indices, torch.int64), [-1])
+    flat = b.reshape(b.cast(_places(b, indices, weight, 0), torch.int64), [-1])
     rows = b.node("Gather", short, flat, axis=0)
     return b.node("ScatterND", weight, b.node("Unsqueeze", flat, b.ints([1])), rows)
 
@@ -38,20 +39,47 @@ def _index(b: ModelBuilder, value: Value) -> Value:
     return value if value.dtype in (torch.int32, torch.int64) else b.cast(value, torch.int64)
 
 
+OUTSIDE = "an index is out of range"
+
+
+def _places(b: ModelBuilder, index: Value, x: Value, axis: int, *, negative: bool = False) -> Value:
+    """An index along an axis of `x`, on which a run fails where eager does: outside of the tensor, and below zero
+    unless a negative one counts from the end."""
+    value = _index(b, index)
+    zero = b.scalar(0, value.dtype)
+    if not b.target.checks_places:
+        if b.target.questions:
+            _ask(b, value.like(index.fake), b.cast(b.size_of(x, axis), value.dtype) if x.rank else None, negative)
+        return value
+    if negative:
+        return value
+    far = b.scalar(torch.iinfo(value.dtype).max, value.dtype)
+    return b.node("Where", b.node("Less", value, zero), far, value).like(index.fake)
+
+
+def _ask(b: ModelBuilder, value: Value, size: Value | None, negative: bool) -> None:
+    zero, end = b.scalar(0, value.dtype), b.scalar(1, value.dtype) if size is None else size
+    below = b.node("Less", value, b.node("Neg", end) if negative else zero)
+    wrong = b.node("Or", below, b.node("Not", b.node("Less", value, end)))
+    b.raise_where(wrong, placed_error(b.origin[1]), OUTSIDE)
+
+
 @converts("aten.index_select.default")
 def index_select(b: ModelBuilder, x: Value, dim: int, index: Value) -> Value:
     if not x.rank:
         return b.node("Identity", x)
-    value = index if index.rank else b.reshape(index, [1])
-    return b.node("Gather", x, _index(b, value), axis=dim % x.rank)
+    places = _places(b, index, x, dim % x.rank)
+    return b.node("Gather", x, places if index.rank else b.reshape(places, [1]), axis=dim % x.rank)
 
 
 @converts("aten.gather.default")
 def gather(b: ModelBuilder, x: Value, dim: int, index: Value, **kwargs: Any) -> Value:
+    axis = dim % x.rank if x.rank else 0
+    places = _places(b, index, x, axis)
     if not x.rank or not index.rank:
-        line, places = _line(b, x), _line(b, _index(b, index).like(index.fake))
-        return b.reshape(b.node("GatherElements", line, places, axis=0), list(index.shape))
-    return b.node("GatherElements", x, _index(b, index), axis=dim % x.rank)
+        chosen = b.node("GatherElements", _line(b, x), _line(b, places.like(index.fake)), axis=0)
+        return b.reshape(chosen, list(index.shape))
+    return b.node("GatherElements", x, places, axis=axis)
 
 
 def _line(b: ModelBuilder, x: Value) -> Value:
@@ -63,7 +91,7 @@ def _line(b: ModelBuilder, x: Value) -> Value:
 def index(b: ModelBuilder, x: Value, indices: Sequence[Value | None]) -> Value:
     """Broadcast index tensors take the place of their dimensions, or come first where a None lies between."""
     dims = [at for at, one in enumerate(indices) if one is not None]
-    given = [_index(b, one) for one in indices if one is not None]
+    given = [_places(b, one, x, at, negative=True) for at, one in enumerate(indices) if one is not None]
     if len(dims) == 1:
         return b.node("Gather", x, given[0], axis=dims[0])
     rest = [axis for axis in range(x.rank) if axis not in dims]
@@ -79,11 +107,15 @@ def index(b: ModelBuilder, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _stacked(b: ModelBuilder, given: list[Value], x: Value, dims: list[int]) -> Value:
-    """Index tensors broadcast together, side by side in a last dimension, without negative ones."""
+    """Index tensors broadcast together, side by side in a last dimension; without negative ones, but where the target
+    tells those that count from the end from those outside."""
     placed = []
     for one, axis in zip(given, dims):
-        size = b.size_of(x, axis)
         whole = b.cast(one, torch.int64)
+        if b.target.checks_places:
+            placed.append(whole)
+            continue
+        size = b.size_of(x, axis)
         negative = b.node("Less", whole, b.scalar(0, torch.int64))
         placed.append(b.node("Where", negative, b.node("Add", whole, size), whole))
     if len(placed) > 1:
@@ -108,7 +140,7 @@ def index_put(
     if accumulate and kind is torch.bool:
         raise ConversionError("a sum of bools")
     wide = torch.float32 if accumulate and kind in (torch.float16, torch.bfloat16) else kind
-    given = [_index(b, one).like(one.fake) for one in chosen]
+    given = [_places(b, one, x, at, negative=True).like(one.fake) for at, one in zip(dims, chosen)]
     front = dims == list(range(len(dims)))
     rest = [axis for axis in range(x.rank) if axis not in dims]
     order = [*dims, *rest]
@@ -180,9 +212,9 @@ def _scatter(b: ModelBuilder, x: Value, dim: int, index: Value, source: Value, r
     if reduction != "none" and kind is torch.bool:
         raise ConversionError("a sum or product of bools")
     wide = torch.float32 if reduction != "none" and kind in (torch.float16, torch.bfloat16) else kind
-    line, places = _line(b, b.cast(x, wide).like(x.fake)), _line(b, _index(b, index).like(index.fake))
-    written = _line(b, b.cast(source, wide).like(index.fake))
     axis = dim % x.rank if x.rank else 0
+    places = _line(b, _places(b, index, x, axis).like(index.fake))
+    line, written = _line(b, b.cast(x, wide).like(x.fake)), _line(b, b.cast(source, wide).like(index.fake))
     how = {} if reduction == "none" else {"reduction": reduction}
     result = b.node("ScatterElements", line, places, written, axis=axis, **how)
     return b.cast(result if x.rank else b.reshape(result, []), kind)
@@ -265,6 +297,7 @@ def nll_loss_forward(
         raise ConversionError("a loss of one sample, or with weights for its classes")
     counted = b.node("Not", b.node("Equal", target, b.scalar(ignore_index, target.dtype)))
     safe = b.node("Where", counted, target, b.scalar(0, target.dtype))
+    safe = _places(b, safe.like(target.fake), x, 1)
     picked = b.node("GatherElements", x, b.node("Unsqueeze", safe, b.ints([1])), axis=1)
     losses = b.node("Where", counted, b.node("Neg", b.node("Squeeze", picked, b.ints([1]))), b.scalar(0, x.dtype))
     count = b.node("ReduceSum", b.cast(counted, x.dtype), b.ints([0]), keepdims=0)

@@ -137,27 +137,32 @@ def floor_divide(b: ModelBuilder, x: Value, other: Any) -> Value:
     return b.node("Where", b.node("Equal", two, zero), plain, result)
 
 
-def _divisor(other: Any, dtype: torch.dtype) -> int:
-    """The known divisor of an integer division. A tensor may hold zeros, on which eager raises and a runtime dies."""
-    if isinstance(other, Value):
-        raise ConversionError("eager raises on integer division by zero, which the values of a tensor may ask for")
-    number = int(other)
-    if number == 0:
-        raise ConversionError("an integer division by zero raises in eager")
-    return number
+def _divisor(b: ModelBuilder, two: Value, other: Any) -> tuple[Value, Value | None]:
+    """The divisor of an integer division, 1 in place of what a processor stops at: zero, for which eager raises, and
+    -1, which the least integer has no quotient by. Second: where it is -1, None for nowhere."""
+    dtype = two.dtype
+    if not isinstance(other, Value):
+        if int(other) % 2 ** (8 * dtype.itemsize) == 0:  # a number that does not fit wraps
+            raise ConversionError("an integer division by zero raises in eager")
+        back = int(other) == -1 and dtype is not torch.uint8  # whose -1 is 255
+        return (b.scalar(1, dtype), b.scalar(True, torch.bool)) if back else (two, None)
+    nothing = b.node("Equal", two, b.scalar(0, dtype))
+    b.raise_where(nothing, "ZeroDivisionError", "an integer is divided by zero")
+    minus = b.node("Equal", two, b.scalar(-1, dtype)) if dtype is not torch.uint8 else None
+    unusual = nothing if minus is None else b.node("Or", nothing, minus)
+    return b.node("Where", unusual, b.scalar(1, dtype), two), minus
 
 
 def _integer_quotient(b: ModelBuilder, one: Value, two: Value, other: Any, *, floor: bool) -> Value:
-    number = _divisor(other, one.dtype)
-    if number == -1:
-        return b.node("Neg", one)  # the least integer divided by -1 stops a processor
-    quotient = b.node("Div", one, two)
-    if not floor:
-        return quotient
-    zero = b.scalar(0, one.dtype)
-    left = b.node("Sub", one, b.node("Mul", quotient, two))
-    negative = b.node("Less", left, zero) if number > 0 else b.node("Greater", left, zero)
-    return b.node("Where", negative, b.node("Sub", quotient, b.scalar(1, one.dtype)), quotient)
+    divisor, minus = _divisor(b, two, other)
+    quotient = b.node("Div", one, divisor)
+    if floor:
+        zero = b.scalar(0, one.dtype)
+        left = b.node("Sub", one, b.node("Mul", quotient, divisor))
+        apart = b.node("Xor", b.node("Less", left, zero), b.node("Less", divisor, zero))
+        lower = b.node("And", b.node("Not", b.node("Equal", left, zero)), apart)
+        quotient = b.node("Where", lower, b.node("Sub", quotient, b.scalar(1, one.dtype)), quotient)
+    return quotient if minus is None else b.node("Where", minus, b.node("Neg", one), quotient)
 
 
 @converts("aten.remainder.Tensor", "aten.remainder.Scalar")
@@ -165,9 +170,7 @@ def remainder(b: ModelBuilder, x: Value, other: Any) -> Value:
     dtype = b.result.dtype
     one, two = operand(b, x, dtype), operand(b, other, dtype)
     if not dtype.is_floating_point:
-        if _divisor(other, dtype) == -1:
-            return b.node("Mul", one, b.scalar(0, dtype))
-        return b.node("Mod", one, two)
+        return b.node("Mod", one, _divisor(b, two, other)[0])
     zero = b.scalar(0, dtype)
     left = b.node("Mod", one, two, fmod=1)
     signs_differ = b.node("Xor", b.node("Less", left, zero), b.node("Less", two, zero))
@@ -178,9 +181,10 @@ def remainder(b: ModelBuilder, x: Value, other: Any) -> Value:
 @converts("aten.fmod.Tensor", "aten.fmod.Scalar")
 def fmod(b: ModelBuilder, x: Value, other: Any) -> Value:
     dtype = b.result.dtype
-    if not dtype.is_floating_point and _divisor(other, dtype) == -1:
-        return b.node("Mul", operand(b, x, dtype), b.scalar(0, dtype))
-    return b.node("Mod", operand(b, x, dtype), operand(b, other, dtype), fmod=1)
+    two = operand(b, other, dtype)
+    if not dtype.is_floating_point:
+        two = _divisor(b, two, other)[0]
+    return b.node("Mod", operand(b, x, dtype), two, fmod=1)
 
 
 @converts("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar")

@@ -55,7 +55,7 @@ def sum_(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **k
 @converts("aten.mean.dim", "aten.mean.default")
 def mean(b: ModelBuilder, x: Value, dims: Any = None, keepdim: bool = False, **kwargs: Any) -> Value:
     if _counted(x, dims) == 0:
-        raise ConversionError("a mean of no values")
+        return _unknown(b, b.result)
     return _summed(b, "ReduceMean", x, dims, keepdim)
 
 
@@ -75,12 +75,18 @@ def _count(x: Value, axes: list[int]) -> int:
     return count
 
 
+def _unknown(b: ModelBuilder, fake: torch.Tensor) -> Value:
+    """NaN in each place: what a mean or variance of no values is."""
+    return b.node("Expand", b.scalar(math.nan, fake.dtype), b.flat_shape_of(fake))
+
+
 def _variance(b: ModelBuilder, x: Value, dims: Any, correction: Any, keepdim: bool) -> tuple[Value, Value]:
     axes = axes_of(dims, x.rank)
     count = _count(x, axes)
     free = count - (1 if correction is None else correction)
     if not count:
-        raise ConversionError("a variance of no values")
+        fakes = b.result if isinstance(b.result, (tuple, list)) else [b.result] * 2
+        return _unknown(b, fakes[0]), _unknown(b, fakes[1])
     if not axes:  # one number is no distance from itself
         apart = b.node("Sub", x, x)
         return b.node("Div", apart, b.scalar(max(free, 0), x.dtype)), b.node("Identity", x)

@@ -38,17 +38,17 @@ _SHORT = 16
 """Values that eager sorts by insertion, which keeps equal ones in order."""
 
 
-def _places_are_known(b: ModelBuilder, x: Value, axis: int) -> None:
-    """Raises where equal values are usual and eager leaves open, by its algorithm, which of them comes first."""
+def _note_open_places(b: ModelBuilder, x: Value, axis: int) -> None:
+    """Where equal values are usual, and eager leaves open which of them comes first."""
     size = x.shape[axis] if x.rank else 1
     if b.wanted(1) and x.dtype is not torch.float32 and not (isinstance(size, int) and size <= _SHORT):
-        raise ConversionError("places of equal values, whose order eager leaves open unless asked for a stable one")
+        b.leave_open("places of equal values, whose order eager leaves open unless asked for a stable one")
 
 
 @converts("aten.sort.default")
 def sort(b: ModelBuilder, x: Value, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
     axis = dim % x.rank if x.rank else 0
-    _places_are_known(b, x, axis)
+    _note_open_places(b, x, axis)
     return _sorted(b, x, axis, descending)
 
 
@@ -62,7 +62,7 @@ def sort_stable(
 ) -> tuple[Value, Value]:
     axis = dim % x.rank if x.rank else 0
     if not stable:
-        _places_are_known(b, x, axis)
+        _note_open_places(b, x, axis)
     return _sorted(b, x, axis, descending)
 
 
@@ -71,7 +71,7 @@ def topk(
     b: ModelBuilder, x: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Value, Value]:
     if not sorted and not (isinstance(k, int) and k <= 1):
-        raise ConversionError("extremes that are not in order: eager's are in that of its algorithm")
+        b.leave_open("extremes that are not in order: eager's are in that of its algorithm")
     if b.wanted(1) and not x.dtype.is_floating_point and x.rank and k != 1:
-        raise ConversionError("places of equal integers, which eager orders by its algorithm")
+        b.leave_open("places of equal integers, which eager orders by its algorithm")
     return _ordered(b, x, k, dim % x.rank if x.rank else 0, largest)

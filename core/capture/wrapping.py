@@ -51,6 +51,7 @@ from ..variables.namespace import NamespaceVariable
 from ..variables.nn_module import ModuleVariable
 from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
+from ..variables.process_group import GroupOfNameVariable, finds_groups
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable, ThreadLocalVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
@@ -226,12 +227,17 @@ def _is_made_again(function: types.FunctionType, source: Any) -> bool:
 
 def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
     receiver = getattr(value, "__self__", None)
-    if receiver is None or isinstance(receiver, types.ModuleType):
+    free = receiver is None or isinstance(receiver, types.ModuleType)
+    if free or getattr(type(receiver), value.__name__, None) is None:  # else its record of a C++ function, no object
         tx.guard(source, Is(value))
-        return BuiltinVariable(value, source)
+        return GroupOfNameVariable(value, source) if finds_groups(value) else BuiltinVariable(value, source)
     if isinstance(receiver, type):
         owner = wrap(tx, receiver, None, constant=True)
         return owner.get_attr(tx, value.__name__)
+    if value.__name__ in getattr(receiver, "__dict__", ()):
+        tx.guard(source, TypeIs(type(value)))
+        what = f"{type(receiver).__qualname__}.{value.__name__}(), whose name has another value on its object,"
+        return OpaqueVariable(value, f"{what} is not traced", "call it outside the compiled function", source)
     owner_source = None if source is None else AttrSource(source, "__self__")
     return wrap(tx, receiver, owner_source).get_attr(tx, value.__name__)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ..errors import Unsupported
-from ..guards.checks import Is
+from ..guards.checks import Is, Predicate
 from ..torch_compat import training
 from .base import OUTSIDE, ObservedException, VariableTracker, find_special
 from .container import Cursor, advance, as_index
@@ -27,6 +27,7 @@ from .late_text import late_text
 from .literal import fold, run
 from .sequence import sort_items
 from .text import ascii_of, format_value, text_of
+from .untraced_tensor import UntracedTensorVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -338,7 +339,7 @@ def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
     if check in (type.__instancecheck__, abc.ABCMeta.__dict__["__instancecheck__"]):
         return bool(run(tx, issubclass, [own, cls]))
     if type(cls).__module__ == "torch.nn.parameter":
-        return _is_parameter(obj, own, cls)
+        return _is_parameter(tx, obj, own, cls)
     if type(cls).__module__ == "typing":
         return _is_protocol_instance(tx, own, cls)
     raise Unsupported(
@@ -365,9 +366,17 @@ def _subclass_hook(tx: Tracer, cls: type, other: VT) -> bool | None:
     return None if answer.is_constant() and answer.as_constant() is NotImplemented else tx.truth(answer)
 
 
-def _is_parameter(obj: VT, own: type, cls: type) -> bool:
+def _answers(cls: type, answer: bool, value: object) -> bool:
+    return isinstance(value, cls) is answer
+
+
+def _is_parameter(tx: Tracer, obj: VT, own: type, cls: type) -> bool:
     if issubclass(own, cls):
         return True
+    if isinstance(obj, UntracedTensorVariable):  # a mark on the object makes it a parameter
+        answer = isinstance(obj.value, cls)
+        tx.guard(obj.source, Predicate((obj.source,), functools.partial(_answers, cls, answer)))
+        return answer
     if own.__module__.partition(".")[0] != "torch" and obj.kind == "tensor":
         raise obj.refuse(f"isinstance() with {cls.__name__}")
     return False

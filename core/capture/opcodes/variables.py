@@ -8,7 +8,7 @@ from typing import Any
 
 from ...bytecode.instruction import CellName
 from ...errors import Unsupported
-from ...guards.checks import MissingGlobal
+from ...guards.checks import Is, MissingGlobal
 from ...guards.source import BuiltinSource, DictItemSource, GlobalSource, ModuleSource
 from ...variables.base import VariableTracker
 from ...variables.cell import CellVariable
@@ -198,7 +198,9 @@ class VariableOpcodes(Host):
             self.raise_exception(NameError, f"name '{name}' is not defined")
         if not written and self.globals_source is None:
             self.guard(GlobalSource(name), MissingGlobal())
-        return self.wrap(builtins[name], BuiltinSource(name) if self.globals_source is None else None, constant=True)
+        if builtins is self.trace.frame.builtins:
+            self.guard(BuiltinSource(name), Is(builtins[name]))
+        return self.wrap(builtins[name], None, constant=True)
 
     def _global_source(self, name: str) -> Any:
         return GlobalSource(name) if self.globals_source is None else DictItemSource(self.globals_source, name)

@@ -15,7 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from core.backends.registry import Registry
+from core.backends.foreign import PREFIX
+from core.backends.registry import Registry, resolve_backend
 
 from . import declarations, report
 from .decoys import HEAD
@@ -44,7 +45,13 @@ class Request:
 
 
 def backend_facts(name: str) -> dict[str, Any]:
-    """Name, distribution, version and manifest digest of an installed backend. Raises the errors of resolution."""
+    """Name, distribution, version and manifest digest of an installed backend. Raises the errors of resolution.
+
+    A backend of another project, `dynamo:NAME`, has no manifest; its distribution is the one that publishes it.
+    """
+    bridged = _bridged(name)
+    if bridged is not None:
+        return bridged
     found = Registry().find(name)
     manifest = next(iter(_manifests(found.distribution)), None)
     return {
@@ -53,6 +60,21 @@ def backend_facts(name: str) -> dict[str, Any]:
         "version": found.version,
         "manifest_digest": folder_digest(manifest) if manifest is not None else "",
     }
+
+
+def _bridged(name: str) -> dict[str, Any] | None:
+    """The facts of a backend that core reaches through its bridge; None for a plugin."""
+    foreign = Registry().find_foreign(name)
+    if foreign is not None:
+        return _facts(foreign.use, foreign.distribution, foreign.version)
+    if name.strip().casefold().startswith(PREFIX):  # torch's own registry knows it, once it is asked
+        resolved = resolve_backend(name)
+        return _facts(resolved.name, resolved.distribution, resolved.version)
+    return None
+
+
+def _facts(name: str, distribution: str, version: str) -> dict[str, Any]:
+    return {"name": name, "distribution": distribution, "version": version, "manifest_digest": ""}
 
 
 def _manifests(distribution: str) -> list[Path]:
@@ -70,6 +92,8 @@ def _manifests(distribution: str) -> list[Path]:
 
 def shipped_declarations(backend: str) -> Path | None:
     """The conformance.toml that a backend's distribution has beside its manifest, if there is one."""
+    if _bridged(backend) is not None:
+        return None
     for manifest in _manifests(Registry().find(backend).distribution):
         beside = manifest.with_name("conformance.toml")
         if beside.is_file():

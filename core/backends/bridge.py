@@ -25,6 +25,7 @@ from .. import torch_compat
 from ..errors import BackendBroken, BackendNotInstalled, BridgeLoop, InvalidOption
 from ..events import FellBack, emit
 from ..graph.geometry import hint
+from ..graph.partition import is_random
 from ..plugin import Artifact, Backend, Capabilities, CompileContext, Finding, Option, Support, Unsupported
 from ..torch_compat import tracing
 from .foreign import OURS, PREFIX, TRAITS, ForeignBackend, Traits
@@ -142,7 +143,10 @@ class BridgedBackend(Backend):
         return OWN_OPTIONS
 
     def supports(self, node: Any, ctx: CompileContext) -> Support:
-        """Tensors without elements are what callables get wrong most: they stay with core's fallback."""
+        """What callables get wrong most stays with core's fallback: tensors without elements, and random numbers, which
+        have to follow torch's generators."""
+        if not self.traits.random and is_random(node):
+            return Support("no", "it draws random numbers")
         if self.traits.empty:
             return Support("native")
         values = [operand.meta.get("val") for operand in (*node.all_input_nodes, node)]

@@ -29,13 +29,14 @@ class Traits:
     """What is known of a foreign backend that its interface does not tell.
 
     dynamic_shapes, dtypes: as in Capabilities; precision: mode -> what the backend's options must hold for it ({} is
-    its own default), empty where nothing is known; empty: it is right for tensors without elements; note: said with
-    each compile, about what differs from torch.
+    its own default), empty where nothing is known; empty: it is right for tensors without elements; random: it draws
+    from torch's generators; note: said with each compile, about what differs from torch.
     """
 
     dynamic_shapes: str = "none"
     dtypes: tuple[str, ...] = ()
     empty: bool = False
+    random: bool = False
     precision: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     note: str = ""
 
@@ -44,14 +45,15 @@ _STRICT_OPENVINO = {"config": {"INFERENCE_PRECISION_HINT": "f32"}}
 
 TRAITS: Mapping[str, Traits] = {
     "openvino": Traits(
-        # int64 and float64 are accepted, and computed in int32 and float32; sums of 8 bits saturate instead of wrapping
-        dtypes=("float32", "float16", "bfloat16", "int32", "int16", "bool"),
+        # int64 and float64 are accepted, and computed in int32 and float32; sums of 8 bits saturate instead of
+        # wrapping, and a cast to bfloat16 is made to float16
+        dtypes=("float32", "float16", "int32", "int16", "bool"),
         precision={"ieee": _STRICT_OPENVINO, "bf16": {}},
         note="relu of NaN may be 0; what it has no operator for, and graphs of one node, run on torch's own kernels",
     ),
-    "inductor": Traits(dynamic_shapes="full", empty=True),
-    "aot_eager": Traits(dynamic_shapes="full", empty=True),
-    "eager": Traits(dynamic_shapes="full", empty=True),
+    "inductor": Traits(dynamic_shapes="full", empty=True, random=True),
+    "aot_eager": Traits(dynamic_shapes="full", empty=True, random=True),
+    "eager": Traits(dynamic_shapes="full", empty=True, random=True),
 }
 """Name -> traits. One that is not here gets graphs of fixed sizes, which every callable can take."""
 

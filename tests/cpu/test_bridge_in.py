@@ -144,6 +144,38 @@ def test_dtypes_and_tensors_it_gets_wrong_go_to_the_fallback():
     assert len(compiler.seen) == 1
 
 
+def test_random_numbers_follow_torchs_generators_whoever_compiles():
+    own = torch.Generator().manual_seed(0)
+
+    def drawing(gm):  # as a runtime does that has a generator of its own
+        def run(*inputs):
+            before = torch.get_rng_state()
+            torch.set_rng_state(own.get_state())
+            try:
+                return gm.forward(*inputs)
+            finally:
+                own.set_state(torch.get_rng_state())
+                torch.set_rng_state(before)
+
+        return run
+
+    def program(x):
+        return torch.tanh((x + torch.rand(64)) @ x) * 2
+
+    results = {}
+    for random in (False, True):
+        core.reset()
+        compiler = Compiler(drawing)
+        compiled = core.compile(program, backend=bridged(compiler, random=random), fullgraph=True, fallback=("eager",))
+        torch.manual_seed(3)
+        results[random] = torch.stack([compiled(torch.ones(64, 64) / 64) for _ in range(3)]), len(compiler.seen)
+    torch.manual_seed(3)
+    expected = torch.stack([program(torch.ones(64, 64) / 64) for _ in range(3)])
+    torch.testing.assert_close(results[False][0], expected)
+    assert not torch.equal(results[True][0], expected)  # one that is known to use torch's is given the whole graph
+    assert results[False][1] == results[True][1] == 1
+
+
 def test_options_go_to_the_callable_as_the_peer_passes_them():
     compiler = Compiler()
     core.compile(lambda x: x + 1, backend=bridged(compiler), options={"level": 3})(torch.ones(2))

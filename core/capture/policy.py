@@ -69,6 +69,7 @@ TORCH_RULES = (
             "torch.optim",
             "torch.utils._foreach_utils",
             "torch.amp.grad_scaler",
+            "torch.distributed._functional_collectives",
         ),
     ),
     Rule(
@@ -97,6 +98,18 @@ TORCH_RULES = (
 # Python functions that are unlike the rest of their module: what they do with a value is plain Python.
 INLINED_FUNCTIONS = frozenset(
     (
+        "torch.distributed.distributed_c10d._WorldMeta.WORLD",
+        "torch.distributed.distributed_c10d._World.default_pg",
+        "torch.distributed.distributed_c10d._get_default_group",
+        "torch.distributed.distributed_c10d._World.pg_group_ranks",
+        "torch.distributed.distributed_c10d._get_group_size",
+        "torch.distributed.distributed_c10d._get_group_size_by_name",
+        "torch.distributed.distributed_c10d.get_process_group_ranks",
+        "torch.distributed.distributed_c10d._rank_not_in_group",
+        "torch.distributed.distributed_c10d.get_rank",
+        "torch.distributed.distributed_c10d.get_world_size",
+        "torch.distributed.distributed_c10d.get_group_rank",
+        "torch.distributed.distributed_c10d.is_initialized",
         "torch.jit.annotate",
         "torch.jit._script._unwrap_optional",
         "torch.jit._trace._script_if_tracing.<locals>.wrapper",

@@ -222,6 +222,19 @@ def _part_of_type(part: Callable[[Any], Any]) -> Handler:
     return handler
 
 
+@callable_object(types.MethodType)
+def bound_method(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A method made by hand, as contextlib.ExitStack makes them."""
+    if kwargs or len(args) != 2:
+        tx.raise_exception(TypeError, f"method expected 2 arguments, got {len(args)}")
+    function, receiver = args
+    if not any("__call__" in base.__dict__ for base in function.python_type().__mro__):
+        tx.raise_exception(TypeError, "first argument must be callable")
+    if receiver.is_constant() and receiver.as_constant() is None:
+        tx.raise_exception(TypeError, "instance must not be None")
+    return MethodVariable(function, receiver)
+
+
 @callable_object(typing.NewType.__call__)
 def new_type(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """An object of a NewType is the value itself."""

@@ -261,6 +261,12 @@ def _compiled(tx: Any, value: _C.CompiledCallable, source: Any) -> VT:
     return CompiledFunctionVariable(value)
 
 
+def _scripted(tx: Any, value: torch.jit.ScriptFunction, source: Any) -> VT:
+    """A function of TorchScript: one call in the graph, by its own rules, which aren't Python's."""
+    tx.guard(source, Is(value))
+    return TorchFunctionVariable(value, source)
+
+
 def _cached(tx: Any, value: Any, source: Any) -> VT:
     tx.guard(source, Is(value))
     return CachedFunctionVariable(value, source)
@@ -395,6 +401,7 @@ BY_TYPE: dict[type, Any] = {
     torch.finfo: limits.from_value,
     torch.iinfo: limits.from_value,
     functools._lru_cache_wrapper: _cached,
+    torch.jit.ScriptFunction: _scripted,
     types.MethodType: _method,
     functools.partial: PartialVariable.from_value,
     property: _property,

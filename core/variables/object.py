@@ -18,6 +18,7 @@ from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, Typ
 from .base import SlotMethodVariable, VariableTracker, find_special
 from .function import MethodVariable
 from .instance_dict import InstanceDictVariable
+from .process_group import fixed, is_process_group
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -132,6 +133,10 @@ class UserObjectVariable(VariableTracker):
 
     def bind_descriptor(self, tx: Tracer, name: str, raw: Any, source: Any) -> VT:
         """What `raw.__get__(object, type)` gives."""
+        if is_process_group(self.cls):
+            answer = fixed(tx, self, name, raw)
+            if answer is not None:
+                return answer
         if isinstance(raw, (types.FunctionType, _C.CompiledCallable)):
             return MethodVariable(tx.wrap(raw, source), self)
         if isinstance(raw, staticmethod):

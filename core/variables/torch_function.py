@@ -76,8 +76,15 @@ OVERRIDDEN = resolve(
 )
 OVERRIDDEN_OF_ITERABLE = resolve("torch.overrides.has_torch_function torch._C._has_torch_function")
 NOTHING = resolve("torch._C._log_api_usage_once torch.compiler.cudagraph_mark_step_begin")
-# The peer's own functions that user code calls; known by name, so that nothing of it is imported.
-NAMED_TRUE = frozenset(("torch._dynamo.external_utils.is_compiling", "torch._dynamo.eval_frame.is_compiling"))
+# Functions of the peer that user code calls, and of modules that few programs import; known by name, so that nothing
+# of them is imported.
+NAMED_TRUE = frozenset(
+    (
+        "torch._dynamo.external_utils.is_compiling",
+        "torch._dynamo.eval_frame.is_compiling",
+        "torch.distributed._functional_collectives._are_we_tracing",
+    )
+)
 NAMED_NOTHING = frozenset(("torch._dynamo.decorators.mark_static_address", "torch._dynamo.decorators.mark_dynamic"))
 NAMED_BREAKS = frozenset(("torch._dynamo.decorators.graph_break",))
 BREAKS: dict[Any, tuple[str, str]] = {

@@ -97,6 +97,24 @@ def gpt2_training() -> Subject:
     return Subject("gpt2-train", GPT2LMHeadModel(config).train(), {"input_ids": ids, "labels": ids}, training=True)
 
 
+def resnet50() -> Subject:
+    """ResNet-50 with its own widths and depths, one picture of 64 x 64."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    torch.manual_seed(0)
+    model = ResNetForImageClassification(ResNetConfig()).eval()
+    return Subject("resnet50", model, {"pixel_values": torch.randn(1, 3, 64, 64)})
+
+
+def vit() -> Subject:
+    """A ViT at the width of the base model, two layers, one picture of 224 x 224 in patches of 16."""
+    from transformers import ViTConfig, ViTModel
+
+    torch.manual_seed(0)
+    model = ViTModel(ViTConfig(num_hidden_layers=2)).eval()
+    return Subject("vit", model, {"pixel_values": torch.randn(1, 3, 224, 224)})
+
+
 def mlp() -> Subject:
     """Three linear layers with gelu and layer norm: needs nothing but torch."""
     torch.manual_seed(0)
@@ -109,6 +127,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "gpt2": gpt2,
     "llama": llama,
     "gpt2-train": gpt2_training,
+    "resnet50": resnet50,
+    "vit": vit,
     "mlp": mlp,
 }
 

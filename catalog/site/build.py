@@ -16,6 +16,7 @@ from .content import MEANINGS, SIGNS, Content
 from .manifests import read_manifests
 from .names import BACKENDS, BUNDLED, bundle_text, read_names
 from .reports import REPORTS, SUITES, read_reports, read_suites
+from .stages import STAGES, read_stages
 
 HERE = Path(__file__).resolve().parent
 CERTIFICATES = BUNDLED.with_name("certificates.json")
@@ -28,11 +29,13 @@ def read_content(
     reports: Path = REPORTS,
     suites: Path = SUITES,
     benchmarks: Path = BENCHMARKS,
+    stages: Path = STAGES,
 ) -> Content:
     """Read and verify everything. Raises CatalogError."""
     rows, released = read_names(names), read_suites(suites)
     verified = read_reports(reports, [row["use"] or row["name"] for row in rows], released)
-    return Content(rows, verified, released, read_manifests(), read_benchmarks(benchmarks), today)
+    steps = read_stages(stages, [row["name"] for row in rows])
+    return Content(rows, verified, released, read_manifests(), read_benchmarks(benchmarks), today, steps)
 
 
 def build(content: Content, out: Path) -> list[str]:

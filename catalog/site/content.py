@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from itertools import combinations
@@ -16,6 +16,7 @@ from core.backends.policy import normalise
 
 from .benchmarks import Benchmark
 from .reports import Report
+from .stages import Stages
 
 PROFILES = (
     "smoke",
@@ -71,6 +72,7 @@ class Content:
     manifests: Mapping[str, Manifest]
     benchmarks: Sequence[Benchmark]
     today: date
+    stages: Mapping[str, Stages] = field(default_factory=dict)
 
     def state(self, report: Report) -> str:
         return report.certificate().state(self.today, self.suites)
@@ -86,6 +88,10 @@ class Content:
 
     def manifest_of(self, name: str) -> Manifest | None:
         return self.manifests.get(normalise(name))
+
+    def stages_of(self, name: str) -> Stages | None:
+        """How far a backend is shown to work where its device is not at hand."""
+        return self.stages.get(normalise(name))
 
     @cached_property
     def live(self) -> list[Mapping[str, Any]]:

@@ -24,7 +24,8 @@ from catalog.site.benchmarks import read_benchmarks
 from catalog.site.build import build, bundled_texts, read_content
 from catalog.site.content import Content
 from catalog.site.names import CatalogError, read_names
-from catalog.site.reports import REPORTS
+from catalog.site.reports import REPORTS, digest_of
+from catalog.site.stages import read_stages
 
 ROOT = Path(__file__).resolve().parents[2]
 TODAY = date(2026, 12, 1)
@@ -156,6 +157,49 @@ def test_two_files_may_not_claim_one_name(tmp_path):
     (tmp_path / "two.toml").write_text('name = "two"\n' + text)
     with pytest.raises(CatalogError, match="claimed by"):
         read_names(tmp_path)
+
+
+def stages_text(**changes) -> str:
+    row = {"model": "mlp", "stage": "convert", "outcome": "passed", "parameters": 10, "note": "", "error": 1e-7}
+    rows = [row, {**row, "stage": "run", "outcome": "not run", "error": None, "note": "no GPU"}]
+    data = {
+        "schema": 1,
+        "backend": {"name": "tensorrt", "distribution": "core-tensorrt", "version": "0.1.0"},
+        "date": "2026-11-20",
+        "machine": {"cpu": "Made-up 9000"},
+        "versions": {"torch": "2.13.0"},
+        "stages": {"convert": "passed", "run": "not run"},
+        "rows": rows,
+        **changes,
+    }
+    return json.dumps({**data, "digest": digest_of(data)})
+
+
+def test_stages_stand_on_their_backends_page_and_certify_nothing(tmp_path):
+    (tmp_path / "tensorrt.json").write_text(stages_text())
+    content = read_content(TODAY, reports=tmp_path / "none", benchmarks=tmp_path / "none", stages=tmp_path)
+    assert content.stages_of("tensorrt").states == {"convert": "passed", "run": "not run"}
+    assert not content.reports and not content.columns
+    build(content, tmp_path / "site")
+    page = (tmp_path / "site" / "backends" / "tensorrt.html").read_text()
+    assert "convert passed, run not run" in page and "This is no certificate" in page and "Made-up 9000" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (stages_text().replace("1e-07", "1e-09"), "digest"),
+        (stages_text(stages={"convert": "passed", "run": "passed"}), "its rows say"),
+        (stages_text(backend={"name": "onnxrt", "version": "0.1.0"}), "it is of 'onnxrt'"),
+        (stages_text(schema=2), "its schema"),
+        (stages_text(rows=[{"model": "mlp"}]), "incomplete"),
+        ("{", "incomplete"),
+    ],
+)
+def test_stages_that_do_not_verify_are_refused(tmp_path, text, why):
+    (tmp_path / "tensorrt.json").write_text(text)
+    with pytest.raises(CatalogError, match=why):
+        read_stages(tmp_path, ["tensorrt", "onnxrt"])
 
 
 def test_a_benchmark_without_its_machine_is_refused(tmp_path):

@@ -1,0 +1,268 @@
+"""Models through each installed backend: error, compile time, run time, and how much of the model is the backend's own.
+
+    python -m bench.vendor_table [--models bert,resnet50] [--backends onnxrt,ipex] [--rounds N] [--json]
+
+Each model and backend has a process of its own, with the weights read on each call and with `freeze=True`; in it
+eager, core's inductor and the backend take turns, on one thread unless --threads says more: threads that wait for one
+another on a busy machine measure the others. Random weights, nothing is downloaded. Results are held against float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from core.backends.registry import Registry
+from core.plugin import installed_version
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ("bert", "resnet50", "vit", "gpt2", "mlp")
+REFERENCES = ("eager", "inductor")
+NOT_COMPILERS = frozenset(("eager", "aot_eager", "aot_eager_decomp_partition"))
+TOLERANCE = 1e-4  # relative, of float32; the table's exit status says whether all stayed below
+ROUNDS = 15
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+TIMEOUT_S = 900
+COLUMNS = ("model", "backend", "weights", "error", "eager_error", "compile_s", "run_us", "ratio", "inductor", "own")
+HEADER = ("model", "backend", "weights", "error", "eager err", "compile s", "ms", "/eager", "/inductor", "own cost")
+LEGEND = """error: relative, against float64, eager's beside it; compile s: first call less a later one, empty cache;
+ms: median of a call; /eager, /inductor: median over rounds of their time by the backend's, above 1 is faster than they;
+own cost: share of the graph's estimated cost that the backend computes itself, the rest went to the fallback"""
+
+
+# -- one process ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def own_shares() -> Iterator[list[float]]:
+    """The share of each compiled graph's cost that is no fallback's, as graphs are compiled."""
+    from core.events import ArtifactBuilt, Partitioned, subscribe
+
+    found: list[float] = []
+    divided: list[float] = []
+
+    def hear(event: Any) -> None:
+        if isinstance(event, Partitioned):
+            divided.append(sum(region.share for region in event.regions if not region.fallback))
+        elif isinstance(event, ArtifactBuilt):
+            found.append(1.0)
+
+    stop = subscribe(hear)
+    try:
+        yield found
+    finally:
+        stop()
+        if divided:
+            found[:] = divided
+
+
+def first_call(subject: Any, compiled: Any) -> tuple[list[Any], float]:
+    """Results of the first call and its seconds."""
+    began = time.perf_counter()
+    got = subject.run(compiled)
+    return [tensor.clone() for tensor in got], time.perf_counter() - began
+
+
+def in_turn(runs: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], float]) -> list[list[float]]:
+    """Seconds of each run in each round; who begins goes round."""
+    for _ in range(2):
+        for run in runs:
+            run()
+    times: list[list[float]] = [[] for _ in runs]
+    for turn in range(rounds):
+        for at in [*range(turn % len(runs), len(runs)), *range(turn % len(runs))]:
+            began = clock()
+            runs[at]()
+            times[at].append(clock() - began)
+    return times
+
+
+def measure(model: str, backend: str, rounds: int, threads: int, clock: str) -> list[dict[str, Any]]:
+    """The rows of a model and a backend, in this process."""
+    import warnings
+
+    import torch
+
+    import core
+
+    from .subjects import SUBJECTS, worst_error
+
+    warnings.simplefilter("ignore")  # the backends' own
+    torch.set_num_threads(threads)
+    subject = SUBJECTS[model]()
+    reference = subject.reference()
+    eager_error = worst_error(subject.run(subject.model), reference)
+    runs: list[Callable[[], Any]] = [lambda: subject.run(subject.model)]
+    others = [backend] if backend == "inductor" else ["inductor", backend]
+    rows: list[dict[str, Any]] = []
+    measured: list[tuple[dict[str, Any], int, float]] = []
+    ways = [(name, freeze) for name in others for freeze in (False, True) if name == backend or not freeze]
+    for name, freeze in ways:
+        row: dict[str, Any] = dict.fromkeys(COLUMNS)
+        row.update(model=model, backend=name, weights="frozen" if freeze else "read", eager_error=eager_error, note="")
+        if name == backend:
+            rows.append(row)
+        try:
+            with own_shares() as shares:
+                compiled = core.compile(subject.model, backend=name, freeze=freeze)
+                got, first = first_call(subject, compiled)
+        except core.CoreError as error:
+            row["note"] = error.what
+            if name == backend:
+                return [{**row, "weights": "-"}]
+            continue
+        row["error"] = worst_error(got, reference)
+        row["own"] = statistics.fmean(shares) if shares else None
+        measured.append((row, len(runs), first))
+        runs.append(lambda compiled=compiled: subject.run(compiled))
+    times = in_turn(runs, rounds, CLOCKS[clock])
+    inductor = next((times[at] for row, at, _ in measured if row["backend"] == "inductor"), None)
+    for row, at, first in measured:
+        row["run_us"] = statistics.median(times[at]) * 1e6
+        row["compile_s"] = max(first - row["run_us"] / 1e6, 0.0)
+        row["ratio"] = statistics.median(eager / own for eager, own in zip(times[0], times[at]))
+        if inductor is not None:
+            row["inductor"] = statistics.median(other / own for other, own in zip(inductor, times[at]))
+    for row in rows:
+        row["eager_us"] = statistics.median(times[0]) * 1e6
+    return rows
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+
+def installed() -> list[str]:
+    """The compilers among the installed backends, inductor first."""
+    names = sorted({found.name for found in Registry().installed()} - NOT_COMPILERS)
+    return sorted(names, key=lambda name: name != "inductor")
+
+
+def in_process(model: str, backend: str, rounds: int, threads: int, clock: str, cache: str) -> list[dict[str, Any]]:
+    """The rows of a model and a backend from a process of their own."""
+    command = [sys.executable, "-m", "bench.vendor_table", "--one", model, backend, "--rounds", str(rounds)]
+    command += ["--threads", str(threads), "--clock", clock]
+    surroundings = {**os.environ, "CORE_CACHE_DIR": cache, "OMP_NUM_THREADS": str(threads)}
+    failed: dict[str, Any] = {**dict.fromkeys(COLUMNS), "model": model, "backend": backend, "weights": "-"}
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return [{**failed, "note": f"no result after {TIMEOUT_S} s"}]
+    if done.returncode:
+        last = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1]
+        return [{**failed, "note": last}]
+    rows: list[dict[str, Any]] = json.loads(done.stdout.strip().splitlines()[-1])
+    return rows
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers belong to."""
+    name = platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass
+    return {"processor": name, "cores": f"{os.cpu_count()} cores", "system": platform.system()}
+
+
+def shown(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row as texts, in the order of HEADER."""
+
+    def number(key: str, form: str, scale: float = 1.0) -> str:
+        value = row.get(key)
+        return "-" if value is None else format(value * scale, form)
+
+    return (
+        row["model"],
+        row["backend"],
+        row["weights"],
+        number("error", ".1e"),
+        number("eager_error", ".1e"),
+        number("compile_s", ".2f"),
+        number("run_us", ".2f", 1e-3),
+        number("ratio", ".2f"),
+        number("inductor", ".2f"),
+        number("own", ".0%"),
+    )
+
+
+def wrong(row: dict[str, Any]) -> bool:
+    """Whether a row's result is not eager's."""
+    return row["error"] is not None and not row["error"] <= max(TOLERANCE, 4 * row["eager_error"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.vendor_table", description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default=",".join(MODELS), help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--backends", default="", help="names; default: every compiler that is installed")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--clock", choices=tuple(CLOCKS), default="wall", help="cpu: of the process, for a busy machine"
+    )
+    parser.add_argument("--json", action="store_true", help="rows and machine, as the catalog has benchmarks")
+    parser.add_argument("--out", type=Path, help="also write that JSON here")
+    parser.add_argument("--one", nargs=2, metavar=("MODEL", "BACKEND"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one:
+        print(json.dumps(measure(*options.one, options.rounds, options.threads, options.clock)))
+        return 0
+    models = [name for name in options.models.split(",") if name]
+    backends = [name for name in options.backends.split(",") if name] or installed()
+    widths = (9, 10, 7, 8, 9, 9, 9, 7, 9, 8)
+    line = "  ".join(title.rjust(width) for title, width in zip(HEADER, widths))
+    rows: list[dict[str, Any]] = []
+    if not options.json:
+        print(line, flush=True)
+    for model in models:
+        with tempfile.TemporaryDirectory() as cache:
+            for backend in backends:
+                for row in in_process(model, backend, options.rounds, options.threads, options.clock, cache):
+                    rows.append(row)
+                    if not options.json:
+                        text = "  ".join(value.rjust(width) for value, width in zip(shown(row), widths))
+                        print(f"{text}  {row['note']}".rstrip(), flush=True)
+    made = {
+        "machine": machine(),
+        "date": date.today().isoformat(),
+        "versions": {name: installed_version(name) for name in ("torch", "core", *_runtimes())},
+        "rounds": options.rounds,
+        "threads": options.threads,
+        "clock": options.clock,
+        "rows": rows,
+    }
+    if options.json:
+        print(json.dumps(made, indent=1))
+    else:
+        print(LEGEND)
+        print(
+            ", ".join(map(str, made["machine"].values())),
+            f"{options.threads} thread(s), {options.clock} time",
+            made["versions"],
+        )
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    return 1 if any(map(wrong, rows)) else 0
+
+
+def _runtimes() -> list[str]:
+    return [name for name in ("transformers", "onnxruntime", "openvino") if installed_version(name)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.errors import NodesUnclaimed
 from core.plugin import Artifact, CompileContext
 
 from .subject import Subject
@@ -42,9 +43,15 @@ def recording(subject: Subject) -> Iterator[list[Asked]]:
 
 
 def asked_for(subject: Subject, program: Callable[..., Any], *inputs: Any, **options: Any) -> list[Asked]:
-    """What the backend is asked when `program` is compiled and called once with `inputs`."""
+    """What the backend is asked when `program` is compiled and called once with `inputs`.
+
+    One that left all of it to the fallback is asked again with nobody else there: it may have yielded.
+    """
     with recording(subject) as asked:
         subject.compile(program, **options)(*inputs)
+        if not asked:
+            with contextlib.suppress(NodesUnclaimed):
+                subject.compile(program, **{**options, "fallback": ()})(*inputs)
     return asked
 
 

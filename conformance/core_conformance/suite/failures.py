@@ -98,7 +98,10 @@ class FailureTests(ConformanceTests):
         def program(x: Any) -> Any:
             return torch.tanh(x) + 1
 
-        asked = asked_for(subject, program, draw(generator, 8))[0]
+        found = asked_for(subject, program, draw(generator, 8))
+        if not found:
+            pytest.skip("the backend takes none of it")
+        asked = found[0]
         ctx = dataclasses.replace(asked.ctx, deadline_s=DEADLINE_S)
         began = time.monotonic()
         try:

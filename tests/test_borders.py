@@ -59,6 +59,7 @@ BORDERS = {
         "raises",
         "the edge of the runtime: CompileFailed",
     ),
+    ("plugins/tvm/core_tvm/artifact.py", "compile_graph"): ("raises", "the edge of TVM: CompileFailed"),
     ("plugins/ofi/core_ofi/torchscript.py", "_program"): ("raises", "the edge of TorchScript: CompileFailed"),
     ("plugins/inductor/core_inductor/runtime/build.py", "_run"): ("raises", "no compiler process is left behind"),
 }

@@ -1,0 +1,48 @@
+"""From a graph to an artifact: the Relax program, compiled by LLVM, and its call on torch's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from core.plugin import Artifact, CompileContext, CompileFailed, Unsupported
+
+from .calls import ProgramCall
+from .convert import Conversion, calls_of
+from .pipeline import compiled
+from .registry import Refused
+
+WORDS = 2000
+"""Characters of TVM's own message that are shown: its last, behind the program."""
+
+
+def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+    """Convert and compile. Raises Unsupported with the nodes at fault, CompileFailed with TVM's words."""
+    conversion = Conversion(graph)
+    try:
+        program = conversion.run()
+    except Refused as error:
+        raise Unsupported(conversion.nodes_at_fault, str(error)) from error
+    try:
+        executable = compiled(program, ctx)
+    except Exception as error:  # noqa: BLE001  TVM raises its own errors, and Python's
+        raise CompileFailed("compiling with TVM", f"{str(error)[-WORDS:]}\n{remedy(ctx)}") from error
+    call = ProgramCall(executable.machine, program, len(fake_inputs), ctx.name)
+    names = [node.name for node in calls_of(graph)]
+    return Artifact(
+        call=call.function,
+        kernels=executable.kernels,
+        provenance=dict.fromkeys(names, "native"),
+        size_bytes=sum(value.nbytes for value in program.constants if isinstance(value, torch.Tensor)),
+        describe=lambda: f"{call.source}\n\n{executable.text}",
+    )
+
+
+def remedy(ctx: CompileContext) -> str:
+    """What a user can do where TVM's own compiler failed."""
+    changed = [name for name in ("mcpu", "trials", "schedule") if ctx.options.get(name)]
+    if changed:
+        return f"Try without the options {', '.join(changed)}, or use another backend."
+    return "Set the option `schedule` to False, or use another backend; TVM's own words are above."

@@ -113,11 +113,6 @@ class CompileOptions:
             raise _wrong("precision", self.precision, 'pass "eager", "ieee" or a mode that the backend declares')
 
     @property
-    def scalar_outputs(self) -> bool:
-        """True where numbers and sizes of the data become symbols: on request, and where a break is no way out."""
-        return self.fullgraph if self.capture_scalar_outputs is None else self.capture_scalar_outputs
-
-    @property
     def key(self) -> tuple[Any, ...]:
         """Equal for options under which entries may be shared; backends compare by identity or name."""
         options = tuple(sorted((name, repr(value)) for name, value in self.backend_options.items()))

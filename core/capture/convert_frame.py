@@ -30,6 +30,7 @@ from ..events import (
 )
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
+from ..graph.refusals import NeedsSymbols
 from ..guards.checks import GlobalState, Is, TypeUnchanged
 from ..guards.failure import describe_failure, failing_guard
 from ..guards.guard import Guard
@@ -86,6 +87,7 @@ class FrameState:
         self.warned = False
         self.entries = 0  # made so far
         self.unbacked = True  # sizes may have no value in the capture under way
+        self.scalars = False  # numbers and sizes of the data are symbols, for without them it would break
         self.seen = False  # a first call has run as written, for its sizes
         self.latest: Any = None  # the entry made last
         self.idle = 0  # entries in a row that died before they served a second call
@@ -285,6 +287,8 @@ class FrameCompiler:
             try:
                 trace, tx, ending, closed = self._traced(state, frame, stop)
             except FoundBreak as found:
+                if self._takes_symbols(state, found.refusal):
+                    continue
                 if found.refusal is not None and self.options.fullgraph:
                     raise found.refusal from None
                 stop, refusal = Stop(found.step), _without_frames(found.refusal)
@@ -314,6 +318,14 @@ class FrameCompiler:
             return entry
         raise refusal or Unsupported("capture found a new break on every try", remedy="report this function")
 
+    def _takes_symbols(self, state: FrameState, refusal: Unsupported | None) -> bool:
+        """Whether to capture anew with symbols for what only the data knows: where a break is no way out."""
+        asked = self.options.fullgraph and self.options.capture_scalar_outputs is None
+        if not asked or state.scalars or not isinstance(refusal, NeedsSymbols):
+            return False
+        state.scalars = True
+        return True
+
     def _traced(self, state: FrameState, frame: FrameInput, stop: Stop | None) -> tuple[Trace, Any, Any, bool]:
         """The trace, its interpreter at the end, how the code ends, and whether that is the end of the frame."""
         while True:
@@ -341,7 +353,7 @@ class FrameCompiler:
                 raise
 
     def _new_trace(self, state: FrameState, frame: FrameInput) -> Trace:
-        builder = GraphBuilder(scalar_outputs=self.options.scalar_outputs)
+        builder = GraphBuilder(scalar_outputs=self.options.capture_scalar_outputs or state.scalars)
         trace = Trace(
             frame,
             self.options,

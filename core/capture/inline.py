@@ -37,6 +37,7 @@ from . import (  # noqa: F401
     seeds,
     special_calls,
     transforms,
+    wrapped_bodies,
 )
 from .policy import Verdict
 

@@ -53,6 +53,7 @@ from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
 from ..variables.process_group import GroupOfNameVariable, finds_groups
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable, ThreadLocalVariable
+from ..variables.scripted import ScriptedFunctionVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
 from ..variables.torch_function import CustomOperatorVariable, TorchClassVariable, TorchFunctionVariable
@@ -262,9 +263,8 @@ def _compiled(tx: Any, value: _C.CompiledCallable, source: Any) -> VT:
 
 
 def _scripted(tx: Any, value: torch.jit.ScriptFunction, source: Any) -> VT:
-    """A function of TorchScript: one call in the graph, by its own rules, which aren't Python's."""
     tx.guard(source, Is(value))
-    return TorchFunctionVariable(value, source)
+    return ScriptedFunctionVariable(value, source)
 
 
 def _cached(tx: Any, value: Any, source: Any) -> VT:

@@ -73,7 +73,7 @@ class GraphBuilder:
         scalar_outputs: bool = False,
         decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     ) -> None:
-        self._scalar_outputs = scalar_outputs
+        self.scalar_outputs = scalar_outputs
         self._wants_record = record
         self._decompositions = decompositions
         self._mode: Any = None
@@ -104,7 +104,7 @@ class GraphBuilder:
     def fake_mode(self) -> Any:
         """The FakeTensorMode of this capture."""
         if self._mode is None:
-            if self._scalar_outputs:
+            if self.scalar_outputs:
                 self._shape_env = torch_compat.shape_env(scalar_outputs=True)
             self._mode = torch_compat.fake_tensor_mode(self._shape_env)
             self._rng_state = torch.get_rng_state()

@@ -95,6 +95,10 @@ def refuse_by_name(fn: Any, line: UserLine | None) -> None:
         raise Unsupported(f"{name} can't be part of a graph", where=line, remedy=remedy)
 
 
+class NeedsSymbols(Unsupported):
+    """A number or a size of the data stopped the capture, which symbols for such numbers would not."""
+
+
 def judge(
     error: Exception,
     fn: Callable[..., Any],
@@ -105,7 +109,7 @@ def judge(
 ) -> Exception:
     """What to raise for `error`, which a fake run of `fn` raised: Unsupported, or the exception eager raises."""
     if isinstance(error, torch_compat.data_dependent_errors()):
-        return Unsupported(
+        return NeedsSymbols(
             f"the result of {name} depends on the values in a tensor",
             where=line,
             remedy="use torch.where, masks or tensors of a fixed size, or do it outside the compiled function; "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..graph.refusals import NeedsSymbols
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
 from . import array, tensor_scalar, tensor_truth
@@ -226,7 +227,7 @@ class TensorVariable(VariableTracker):
             number = self.known_number() if name != "tolist" else self.known_value()
             if number is not None:
                 return tx.constant(number)
-        if name == "tolist" and not args and not kwargs and tx.options.scalar_outputs:
+        if name == "tolist" and not args and not kwargs and tx.builder.scalar_outputs:
             listed = tensor_scalar.listed(tx, self)
             if listed is not None:
                 return listed
@@ -238,8 +239,9 @@ class TensorVariable(VariableTracker):
                 return truth
         if name in METADATA_METHODS:
             return self._metadata_call(tx, name, args, kwargs)
-        if name in BREAKS and not (name in ("item", "nonzero") and tx.options.scalar_outputs):
-            raise Unsupported(f"Tensor.{name}() needs the real tensor", remedy=BREAKS[name])
+        if name in BREAKS and not (name in ("item", "nonzero") and tx.builder.scalar_outputs):
+            kind = NeedsSymbols if name in ("item", "tolist", "nonzero") else Unsupported
+            raise kind(f"Tensor.{name}() needs the real tensor", remedy=BREAKS[name])
         if not hasattr(self.cls, name):
             tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if name in ("requires_grad_", "detach_") and self.source is not None and not self._is_noop(name, args):

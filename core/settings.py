@@ -8,7 +8,6 @@ that is replaced as a whole, under the GIL.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -234,6 +233,8 @@ def _setting(name: str, error: type[Exception] = InvalidOption) -> Setting:
         return found
     if name.startswith("_") and error is AttributeError:
         raise AttributeError(name)
+    import difflib
+
     close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.5)
     raise UnknownSetting(
         f"core.config has no setting {name!r}",
@@ -270,6 +271,8 @@ def unknown_keys() -> list[str]:
     for file in setting_files():
         for key in file.table:
             if key not in known:
+                import difflib
+
                 close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
                 lines.append(f"{file.spelled(key)} is not read" + (f"; did you mean {close[0]!r}?" if close else ""))
     return lines

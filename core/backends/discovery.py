@@ -64,14 +64,12 @@ class InstalledBackend:
         return f"{self.distribution}:{self.name}"
 
 
-def installed_backends(path: Sequence[str] | None = None) -> tuple[InstalledBackend, ...]:
-    """Every backend that the distributions on `path` publish, sorted by name and distribution.
-
-    path: by default sys.path without the working folder, unless that was put there on purpose.
-    """
+def installed_backends(scanned: Scan | None = None) -> tuple[InstalledBackend, ...]:
+    """Every backend that the scanned distributions publish, by default those on search_path; sorted by name."""
+    scanned = scan(search_path()) if scanned is None else scanned
     found = [
         backend
-        for name, version, distribution in _distributions(search_path() if path is None else path)
+        for name, version, distribution in publishing(scanned, BACKENDS_GROUP)
         for backend in _of_distribution(name, version, distribution)
     ]
     published = {backend.name for backend in found if normalise(backend.distribution) == PROJECT}
@@ -94,12 +92,24 @@ def _resolved(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def _distributions(path: Sequence[str]) -> Iterator[tuple[str, str, metadata.Distribution]]:
-    """(name, version, distribution); of two with one name the first on the path counts, as it does for imports."""
+Scan = Sequence[tuple[metadata.Distribution, str]]
+"""Distributions in the order of the path, each with the text of its entry points."""
+
+
+def scan(path: Sequence[str]) -> Scan:
+    """Read once what several groups of entry points are looked for in."""
+    found = ((each, each.read_text("entry_points.txt")) for each in metadata.distributions(path=list(path)))
+    return [(distribution, text) for distribution, text in found if text]
+
+
+def publishing(scanned: Scan, group: str) -> Iterator[tuple[str, str, metadata.Distribution]]:
+    """(name, version, distribution) of those with entry points of a group.
+
+    Of two with one name the first on the path counts, as it does for imports.
+    """
     seen: set[str] = set()
-    for distribution in metadata.distributions(path=list(path)):
-        text = distribution.read_text("entry_points.txt")
-        if not text or BACKENDS_GROUP not in text:
+    for distribution, text in scanned:
+        if group not in text:
             continue
         name, version = _identity(distribution)
         key = normalise(name)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
 from ..plugin import installed_version
-from .discovery import search_path
+from .discovery import Scan, publishing, scan, search_path
 from .policy import normalise
 
 GROUP = "torch_dynamo_backends"
@@ -100,34 +100,22 @@ class ForeignBackend:
         return TRAITS.get(normalise(self.name), Traits())
 
 
-def foreign_backends(path: Sequence[str] | None = None) -> tuple[ForeignBackend, ...]:
-    """Every foreign backend that the distributions on `path` (default: sys.path) publish, sorted by name."""
+def foreign_backends(scanned: Scan | None = None, *, registering: bool = True) -> tuple[ForeignBackend, ...]:
+    """Every foreign backend that the scanned distributions (by default search_path's) publish, sorted by name.
+
+    registering: also those of REGISTERING whose module this process would find.
+    """
     found: dict[tuple[str, str], ForeignBackend] = {}
-    for distribution in _publishing(path):
-        name, version = distribution.metadata["Name"] or "", distribution.version or "0"
+    for name, version, distribution in publishing(scan(search_path()) if scanned is None else scanned, GROUP):
         for point in distribution.entry_points:
             if point.group == GROUP and point.value.partition(":")[0] != OURS:
                 found.setdefault((point.name, normalise(name)), ForeignBackend(point.name, name, version, point))
-    if path is None:
-        for key, registering in REGISTERING.items():
-            if importlib.util.find_spec(registering.module.partition(".")[0]) is not None:
-                owner = registering.distribution
-                found.setdefault(
-                    (key, normalise(owner)), ForeignBackend(key, owner, installed_version(owner), None, registering)
-                )
+    for key, each in REGISTERING.items() if registering else ():
+        if importlib.util.find_spec(each.module.partition(".")[0]) is not None:
+            owner = each.distribution
+            known = ForeignBackend(key, owner, installed_version(owner), None, each)
+            found.setdefault((key, normalise(owner)), known)
     return tuple(sorted(found.values(), key=lambda each: (each.name, each.distribution)))
-
-
-def _publishing(path: Sequence[str] | None) -> Iterable[metadata.Distribution]:
-    seen: set[str] = set()
-    for distribution in metadata.distributions(path=list(search_path() if path is None else path)):
-        text = distribution.read_text("entry_points.txt")
-        if not text or GROUP not in text:
-            continue
-        name = normalise(distribution.metadata["Name"] or "")
-        if name and name not in seen:
-            seen.add(name)
-            yield distribution
 
 
 def registered_names() -> list[str]:

@@ -6,7 +6,7 @@ import importlib.util
 import platform
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import metadata
 from pathlib import Path
@@ -73,6 +73,15 @@ class Manifest:
     def missing_imports(self) -> list[str]:
         """The required top-level modules that aren't installed, found without importing them."""
         return [name for name in self.requires_import if not _installed(name.partition(".")[0])]
+
+
+def _folders(package: str) -> Sequence[str]:
+    """Where a top-level package lies, found without importing it."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # a module that was made without a spec
+        return ()
+    return (spec.submodule_search_locations or ()) if spec is not None else ()
 
 
 def _installed(module: str) -> bool:
@@ -179,9 +188,7 @@ def locate_manifest(distribution: metadata.Distribution, value: str) -> Path | N
     located = Path(str(distribution.locate_file(relative)))
     if located.is_file():
         return located
-    top = relative.parts[0]
-    spec = importlib.util.find_spec(top) if _installed(top) else None
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+    for folder in _folders(relative.parts[0]):
         beside = Path(folder).joinpath(*relative.parts[1:])
         if beside.is_file():
             return beside

@@ -8,7 +8,6 @@ others go on. This module imports no torch.
 from __future__ import annotations
 
 import atexit
-import difflib
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from ..plugin import Finding
 from ..settings import config
 from . import refusals
 from .catalog import CATALOG
-from .discovery import InstalledBackend, installed_backends
+from .discovery import InstalledBackend, Scan, installed_backends, scan, search_path
 from .foreign import PREFIX, ForeignBackend, foreign_backends, named, registered_names
 from .manifest import running_versions
 from .policy import PluginPolicy, normalise, read_policy
@@ -65,6 +64,7 @@ class Registry:
         self._given_versions = versions
         self.policy: PluginPolicy = read_policy(environ, project)
         self._lock = threading.RLock()
+        self._scan: Scan | None = None
         self._installed: tuple[InstalledBackend, ...] | None = None
         self._foreign: tuple[ForeignBackend, ...] | None = None
         self._bridged: dict[str, ResolvedBackend] = {}
@@ -87,14 +87,22 @@ class Registry:
         """Every installed backend, usable or not; nothing is imported."""
         with self._lock:
             if self._installed is None:
-                self._installed = installed_backends(self._path)
+                self._installed = installed_backends(self._scanned())
             return self._installed
 
     def refresh(self) -> None:
         """Forget what is installed, so that the next lookup reads the metadata again. Quarantine stays."""
         with self._lock:
+            self._scan = None
             self._installed = None
             self._foreign = None
+
+    def _scanned(self) -> Scan:
+        """What is on the path, read once for plugins and foreign backends."""
+        with self._lock:
+            if self._scan is None:
+                self._scan = scan(search_path() if self._path is None else self._path)
+            return self._scan
 
     @cached_property
     def versions(self) -> Mapping[str, str]:
@@ -245,7 +253,7 @@ class Registry:
         """What other projects publish for torch.compile, from metadata; `backend="dynamo:NAME"` takes it."""
         with self._lock:
             if self._foreign is None:
-                self._foreign = foreign_backends(self._path)
+                self._foreign = foreign_backends(self._scanned(), registering=self._path is None)
             return self._foreign
 
     def foreign_refusal(self, foreign: ForeignBackend) -> str:
@@ -360,6 +368,8 @@ class Registry:
         """Installed names that look like `name`, then known ones, best first."""
         key = normalise(name.rpartition(":")[2])
         installed = {n: b.name for b in self.installed() for n in b.names}
+        import difflib
+
         close = difflib.get_close_matches(key, [*installed, *CATALOG], n=3, cutoff=0.6)
         return list(dict.fromkeys(installed.get(match, match) for match in close if match != key))
 

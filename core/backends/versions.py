@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 _VERSION = re.compile(
     r"v?(?P<release>\d+(?:\.\d+)*)[-_.]?(?:(?P<stage>dev|a|alpha|b|beta|rc|c|post)[-_.]?(?P<number>\d*))?"
@@ -64,6 +65,7 @@ def _clause_holds(version: Version, clause: str) -> bool:
             return version < bound
 
 
+@cache  # a hundred manifests have few ranges
 def in_range(version: str, specifier: str) -> bool:
     """True when `version` fulfils every clause of `specifier`; an empty specifier accepts all.
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from core.backends.discovery import scan
 from core.backends.foreign import foreign_backends, named
 from core.backends.registry import Registry
 from core.errors import AmbiguousBackend, BackendNotInstalled, BackendUnavailable
@@ -28,7 +29,7 @@ def registry(tmp_path, environ=None, project=None):
 
 def test_entry_points_of_the_peer_are_found_without_an_import(tmp_path):
     publish(tmp_path, "some-compiler", ["some", "other"], version="2.5")
-    found = foreign_backends([str(tmp_path)])
+    found = foreign_backends(scan([str(tmp_path)]), registering=False)
     assert [(each.name, each.use, each.distribution, each.version) for each in found] == [
         ("other", "dynamo:other", "some-compiler", "2.5"),
         ("some", "dynamo:some", "some-compiler", "2.5"),
@@ -40,7 +41,7 @@ def test_cores_own_entry_points_are_no_foreign_backends(tmp_path):
     publish(tmp_path, "vendor", ["theirs"])
     points = tmp_path / "vendor-1.0.dist-info" / "entry_points.txt"
     points.write_text(points.read_text() + "core_vendor = core.bridge:vendor\n")
-    assert [each.name for each in foreign_backends([str(tmp_path)])] == ["theirs"]
+    assert [each.name for each in foreign_backends(scan([str(tmp_path)]), registering=False)] == ["theirs"]
 
 
 def test_a_bare_name_means_a_foreign_backend_only_when_no_plugin_has_it(tmp_path):

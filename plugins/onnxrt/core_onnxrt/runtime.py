@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib.resources
+import json
 import os
 import sys
 from collections.abc import Iterable
@@ -13,6 +15,7 @@ from core_onnx import Target
 
 OPSETS = (26, 18)  # the first has BitCast; the second is what every supported runtime knows
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_HARMLESS = frozenset(("CPUExecutionProvider", "AzureExecutionProvider"))  # asking for their kernels loads nothing
 _TYPE_NAMES = {
     torch.float32: "tensor(float)",
     torch.float64: "tensor(double)",
@@ -55,7 +58,19 @@ def runtime() -> Any:
 
 @functools.lru_cache(maxsize=4)
 def kernels_of(provider: str, opset: int) -> dict[str, frozenset[str]]:
-    """ONNX operator -> the types that `provider` has a kernel for in an opset; empty where the runtime doesn't tell."""
+    """ONNX operator -> the types that `provider` has a kernel for in an opset; empty where nothing tells.
+
+    A build with more providers than the CPU's is not asked: it would load the libraries of all of them, and crash where
+    one is absent (TensorRT's, for most). Its CPU kernels are those of the CPU build, which kernels.json keeps.
+    """
+    if provider == PROVIDERS["cpu"] and set(runtime().get_available_providers()) - _HARMLESS:
+        table = json.loads(importlib.resources.files(__package__).joinpath("kernels.json").read_text())
+        return {name: frozenset(types.split()) for name, types in table["opsets"].get(str(opset), {}).items()}
+    return asked_kernels(provider, opset)
+
+
+def asked_kernels(provider: str, opset: int) -> dict[str, frozenset[str]]:
+    """What the runtime itself says of a provider's kernels."""
     runtime()
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -66,6 +81,11 @@ def kernels_of(provider: str, opset: int) -> dict[str, frozenset[str]]:
         if kernel.provider == provider and not kernel.domain and first <= opset <= last:
             found.setdefault(kernel.op_name, set()).update(_chosen_types(kernel.op_name, kernel.type_constraints))
     return {name: frozenset(types) for name, types in found.items()}
+
+
+def type_names() -> frozenset[str]:
+    """ONNX Runtime's names of the types that tensors of torch have here."""
+    return frozenset(_TYPE_NAMES.values())
 
 
 def _chosen_types(operator: str, constraints: dict[str, Iterable[str]]) -> Iterable[str]:

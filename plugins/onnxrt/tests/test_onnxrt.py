@@ -12,7 +12,7 @@ from torch import nn
 import core
 
 pytest.importorskip("onnxruntime")
-pytest.importorskip("core_onnxrt")
+runtime_module = pytest.importorskip("core_onnxrt.runtime")
 
 
 def compiled(fn, **options):
@@ -368,3 +368,33 @@ def test_the_softmax_of_one_number_is_one():
         x = torch.tensor(number)
         for got, want in zip(run(x), (x.softmax(0), x.log_softmax(0))):
             torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Which providers' kernels were asked of the runtime itself; nothing is remembered from before, or afterwards."""
+    seen = []
+    runtime_module.kernels_of.cache_clear()
+    original = runtime_module.asked_kernels
+    monkeypatch.setattr(runtime_module, "asked_kernels", lambda *key: seen.append(key) or original(*key))
+    yield seen
+    runtime_module.kernels_of.cache_clear()
+
+
+def test_a_build_with_other_providers_is_not_asked_for_its_kernels(monkeypatch, asked):
+    providers = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(runtime_module.runtime(), "get_available_providers", lambda: providers)
+    kernels = runtime_module.kernels_of("CPUExecutionProvider", 18)
+    assert not asked and "tensor(float)" in kernels["MatMul"] and "tensor(float)" not in kernels["And"]
+
+
+def test_the_kept_table_says_what_this_runtime_says(monkeypatch, asked):
+    own = {opset: runtime_module.kernels_of("CPUExecutionProvider", opset) for opset in runtime_module.OPSETS}
+    assert len(asked) == len(own)
+    runtime_module.kernels_of.cache_clear()
+    providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(runtime_module.runtime(), "get_available_providers", lambda: providers)
+    known = runtime_module.type_names()
+    for opset, kernels in own.items():
+        kept = runtime_module.kernels_of("CPUExecutionProvider", opset)
+        assert kept == {name: types & known for name, types in kernels.items()}

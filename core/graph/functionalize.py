@@ -14,6 +14,7 @@ import torch.fx as fx
 
 from .alias import Alias, Store
 from .clone_mutate import clone_mutate
+from .constants import has_text
 from .emitter import NodeEmitter, tensor_nodes
 from .geometry import has_storage, is_contiguous, overlaps, same_geometry, storage_key
 from .inverse import Refused
@@ -334,7 +335,8 @@ class Functionalizer:
                     raise Refused(f"{call.op} fills a tensor whose strides changed")
         twin = functional_twin(call.op)
         permuted = is_random(call) and not all(is_contiguous(self.alias_of(fake).val) for fake in targets)
-        if twin is None or permuted:  # a random twin's result is contiguous: it would draw in another order
+        # a random twin's result is contiguous: it would draw in another order
+        if twin is None or permuted or not has_text(twin):
             self._run_clones(call, targets)
             return
         recorded = twin_call(call.op, twin, call.args, call.kwargs)
@@ -366,7 +368,8 @@ class Functionalizer:
         positions = _written_positions(call)
         args, kwargs = self._nodes((tuple(call.args), dict(call.kwargs)))
         args, kwargs = self._recorded_strides(args, kwargs, call)
-        node = self.emitter.emit(clone_mutate, (call.op, positions, args, kwargs))
+        operator = call.op if has_text(call.op) else str(call.op)
+        node = self.emitter.emit(clone_mutate, (operator, positions, args, kwargs))
         fresh = [leaf for item in self._fresh_results(call) for leaf in leaves(item) if isinstance(leaf, torch.Tensor)]
         for at, fake in enumerate(fresh):
             self._bind(fake, self.emitter.item(node, at), call)

@@ -34,6 +34,7 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
         raise RecorderRefused(record.no_backward, instead="the graph is traced by AOTAutograd")
     _refuse_related_inputs(record)
     _refuse_leaves_made_inside(record, captured.outputs)
+    _open_sizes_of_masks(record)
     functionalizer = Functionalizer(record)
     for call in record.calls:
         functionalizer.process(call)
@@ -62,6 +63,19 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
         forward_outputs=len(plan.slots),
         gradients=tuple(positions.get(at) for at in range(len(captured.inputs))),
     )
+
+
+def _open_sizes_of_masks(record: AtenRecord) -> None:
+    """The gradient of what was written through a boolean mask has a size that the data tells: it needs symbols."""
+    if record.shape_env is None and any(_is_written_by_mask(call) for call in record.calls):
+        record.shape_env = torch_compat.shape_env(scalar_outputs=True)
+        torch_compat.attach_shape_env(record.fake_mode, record.shape_env)
+
+
+def _is_written_by_mask(call: Call) -> bool:
+    if not call.op._schema.name.endswith(("::index_put", "::index_put_", "::_index_put_impl_")):
+        return False
+    return any(isinstance(leaf, torch.Tensor) and leaf.dtype is torch.bool for leaf in call.args[1])
 
 
 def _refuse_related_inputs(record: AtenRecord) -> None:

@@ -176,7 +176,8 @@ core_iterator_ahead(PyObject *iterator, Py_ssize_t n)
     if (read_in_place(iterator, &in_place, &at)) {
         if (n >= left_in_place(in_place, at))
             return NULL;
-        return Py_NewRef(PyList_Check(in_place) ? PyList_GET_ITEM(in_place, at + n) : PyTuple_GET_ITEM(in_place, at + n));
+        at += n;
+        return Py_NewRef(PyList_Check(in_place) ? PyList_GET_ITEM(in_place, at) : PyTuple_GET_ITEM(in_place, at));
     }
     long value;
     if (is_range_in_place(iterator)) {

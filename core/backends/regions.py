@@ -95,10 +95,11 @@ def extract(module: fx.GraphModule, region: Region, order: Mapping[fx.Node, int]
     tensors, numbers, constants = _operands(region, inside)
     copied: set[fx.Node] = set()
     for number in list(numbers):
-        chain = _sizes_only(number, tensors.keys() | inside)
+        chain = _computed_inside(number, tensors.keys() | inside)
         if chain is not None:
-            copied |= chain
+            copied |= chain[0]
             del numbers[number]
+            numbers.update((taken, None) for taken in chain[1] if taken not in tensors)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     inputs = (*tensors, *numbers)
@@ -133,24 +134,35 @@ def _operands(
     return tensors, numbers, constants
 
 
-def _sizes_only(number: fx.Node, known: Any) -> set[fx.Node] | None:
-    """The nodes that compute a number from sizes of `known` tensors; None where something else is needed."""
+def _computed_inside(number: fx.Node, known: Any) -> tuple[set[fx.Node], dict[fx.Node, None]] | None:
+    """The nodes that compute a number from sizes of `known` tensors and from whole numbers that the graph is given,
+    and those numbers; None where something else is needed.
+
+    A backend reads a symbol off a size or a number that is that symbol alone: no argument that is one more says it.
+    """
     found: set[fx.Node] = set()
+    given: dict[fx.Node, None] = {}
     pending = [number]
     while pending:
         node = pending.pop()
         if node in found:
             continue
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.SymInt):
+            given[node] = None
+            continue
+        if not is_host_number(node):
+            return None
         found.add(node)
         if operator_name(node) == "sym_size":
             if node.args[0] not in known:
                 return None
-            continue
-        for operand in node.all_input_nodes:
-            if not is_host_number(operand):
-                return None
-            pending.append(operand)
-    return None if any(operator_name(node) in _READS and operator_name(node) != "sym_size" for node in found) else found
+        elif operator_name(node) in _READS:
+            return None
+        else:
+            pending += node.all_input_nodes
+    if given and not all(isinstance(node.meta["val"], torch.SymInt) for node in found):
+        return None
+    return found, given
 
 
 # -- running them -----------------------------------------------------------------------------------------------------

@@ -171,6 +171,10 @@ class BreakWriter:
             protected = self._run_instruction(emitter)
         elif name in JUMPS:
             protected = self._jump(emitter, cells)
+        elif name == "GET_ITER" and self._begins_loop():
+            protected = self._run_instruction(emitter)
+            self.instruction = self._next()  # what Python had to begin, Python has to take the first step of
+            protected += self._loop(emitter, cells)
         else:
             protected = self._run_instruction(emitter)
             self._resume(emitter, cells, self._after())
@@ -273,6 +277,11 @@ class BreakWriter:
         emitter.add([taken])
         self._resume(emitter, cells, ResumePoint(self._target(), self._shape(self.stack)))
         return 1
+
+    def _begins_loop(self) -> bool:
+        """Whether the iterator that GET_ITER makes goes straight into a loop, in the reach of the same handler."""
+        following, entry = self._next(), self.decoded.handler_of(self.instruction)
+        return following.opname == "FOR_ITER" and self.decoded.handler_of(following) is entry
 
     def _loop(self, emitter: CodeEmitter, cells: str | None) -> int:
         """FOR_ITER: fall through with one more value, or go to the target without the iterator."""

@@ -25,6 +25,7 @@ import torch.fx as fx
 from .. import torch_compat
 from .functional import JointGraph
 from .max_flow import UNLIMITED, Network
+from .symbols import expression
 
 LONGEST_RECOMPUTE = 24
 """A chain of more recomputed operators than this is broken by a value that must be saved or found otherwise."""
@@ -123,6 +124,7 @@ def partition(joint_graph: JointGraph, *, save_everything: bool = False) -> Part
     backward = _backward_nodes(joint)
     forward = _needed(_as_nodes(joint.forward_outputs) + _pinned(joint, backward), backward)
     saved = _direct(joint, backward, forward) if save_everything else _cut(joint, backward, forward)
+    saved |= _symbols_behind(joint, saved, backward)
     order = {node: at for at, node in enumerate(joint.graph.nodes)}
     numbers = sorted((node for node in saved if is_number(node)), key=order.__getitem__)
     tensors = sorted((node for node in saved if not is_number(node)), key=order.__getitem__)
@@ -277,6 +279,24 @@ def _direct(joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[
         else:
             pending.extend(node.all_input_nodes)
     return saved
+
+
+def _symbols_behind(joint: JointNodes, saved: Iterable[fx.Node], backward: frozenset[fx.Node]) -> set[fx.Node]:
+    """The numbers that are one symbol each, for what saved numbers are expressions of.
+
+    A backend reads a symbol off an argument that is that symbol alone; `s + 1` would not say what `s` is.
+    """
+    missing: set[Any] = set()
+    for node in saved:
+        if isinstance(node.meta.get("val"), torch.SymInt):
+            value = expression(node.meta["val"])
+            missing.update(() if value.is_symbol else value.free_symbols)
+    found: dict[Any, fx.Node] = {}
+    for node in joint.graph.nodes if missing else ():
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and node not in backward and expression(value) in missing:
+            found.setdefault(expression(value), node)
+    return set(found.values())
 
 
 def _seen_by_eager(joint: JointNodes, backward: frozenset[fx.Node]) -> frozenset[fx.Node]:

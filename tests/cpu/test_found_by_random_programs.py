@@ -437,3 +437,32 @@ def test_a_view_of_a_leaf_beside_it_is_written_to_as_in_eager():
                 subject(x, x[None])
             words.append((str(raised.value), x.detach().tolist()))
         assert words[0] == words[1]
+
+
+class Grown:
+    def __init__(self):
+        self.weight = 0
+
+    def grow(self, x, scale):
+        self.weight += 1
+        return x * self.weight * scale
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_number_that_grows_reaches_the_backend_with_what_it_is_made_of(backend, trained):
+    def run(fn, grown):
+        found = []
+        for _ in range(4):
+            x, scale = torch.arange(3.0, requires_grad=trained), torch.full((3,), 2.0, requires_grad=trained)
+            y = fn(grown, x, scale)
+            if trained:
+                y.sum().backward()
+                found += [x.grad, scale.grad]
+            found += [y.detach(), grown.weight]
+        return found
+
+    core.reset()
+    ours = run(core.compile(Grown.grow, backend=backend, fullgraph=True), Grown())
+    assert same(ours, run(Grown.grow, Grown()))
+    assert core.stats()["graphs"] == 2

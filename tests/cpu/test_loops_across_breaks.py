@@ -293,3 +293,65 @@ def test_a_list_of_a_subclass_that_the_loop_changes():
         result, left = call(X, Items([1, 2]))
         assert left == [1, 2, 2, 3]
         assert torch.equal(result, fn(X, Items([1, 2]))[0])
+
+
+class Announced:
+    """An iterable whose iterator only Python makes; it raises in the middle where it is told to."""
+
+    def __init__(self, items, fails_at=None, fails_to_begin=False):
+        self.items = items
+        self.fails_at = fails_at
+        self.fails_to_begin = fails_to_begin
+
+    @core.disable
+    def __iter__(self):
+        if self.fails_to_begin:
+            raise TypeError("nothing to walk")
+        return Announcer(self)
+
+
+class Announcer:
+    def __init__(self, owner):
+        self.left = list(owner.items)
+        self.fails_at = owner.fails_at
+
+    def __iter__(self):
+        return self
+
+    @core.disable
+    def __next__(self):
+        if len(self.left) == self.fails_at:
+            raise ValueError("lost")
+        if not self.left:
+            raise StopIteration
+        return self.left.pop(0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_a_loop_that_python_must_begin_takes_its_first_step_in_the_same_break(count):
+    def fn(x, items):
+        x = x + 1
+        for item in items:
+            x = x * 0.5 + item
+        return x - 1
+
+    stats = agree(fn, X, Announced(WEIGHTS[0][:count, 0]))
+    assert (stats["breaks"], stats["graphs"]) == ((1, 2) if count == 0 else (2, 3))
+
+
+@pytest.mark.parametrize("given", [{}, {"fails_at": 2}, {"fails_at": 3}, {"fails_to_begin": True}])
+def test_what_the_beginning_of_a_loop_raises_arrives_at_the_handler(given):
+    def fn(x, items):
+        seen = []
+        try:
+            for item in items:
+                x = x * 0.5 + item
+                seen.append(item)
+            else:
+                seen.append("all")
+        except (TypeError, ValueError) as error:
+            seen.append(str(error))
+        return x, seen
+
+    stats = agree(fn, X, Announced([0.5] * 3, **given))
+    assert stats["breaks"] == (2 if given in ({}, {"fails_at": 2}) else 1)

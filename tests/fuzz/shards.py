@@ -34,6 +34,7 @@ from programs import make_program
 # Shares of the programs of a run, and operations a program: measured over 1,000 of them (0.92, 0.75, 0.82, 29), less
 # what chance may take.
 FLOORS = {"captured": 0.85, "whole": 0.65, "whole where no break is meant": 0.72, "operations": 20.0}
+REFUSALS = ("Refused", "RecorderRefused")
 FOOTER = """
 
 if __name__ == "__main__":
@@ -84,7 +85,7 @@ def run_seed(seed: int, totals: Totals, backend: str, compiler: Callable[..., An
     except Hangs as error:
         totals.differing.setdefault("hangs", []).append(seed)
         return f"seed {seed}: {error}\n{program.text}"
-    if backend != "eager" and outcome.difference is not None and outcome.difference.kind.startswith("Refused"):
+    if backend != "eager" and outcome.difference is not None and outcome.difference.kind.startswith(REFUSALS):
         totals.add(refused=1)  # a program for torch's own AOTAutograd, which strict runs leave out
         with mock.patch.dict(os.environ, {"CORE_STRICT": "0"}):
             outcome = compare(program.text, backend, compiler=compiler)

@@ -56,6 +56,7 @@ def outcome_of(backend: str, device: str, seed: int, number: int) -> dict[str, A
     """What came of one decoy, as a worker says it."""
     from .assertions import assert_like_eager
     from .fixtures import subject_of
+    from .messages import for_report
     from .rules import rule_of
 
     program, make_inputs, generator = program_of(seed, number)
@@ -70,7 +71,7 @@ def outcome_of(backend: str, device: str, seed: int, number: int) -> dict[str, A
             assert_like_eager(subject, program, placed, generator=generator)
         except Exception as error:  # whatever a backend raises is what came of the program
             text = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-            result = {"outcome": "failed", "rule": rule_of(text) or "exception", "message": text[:2000]}
+            result = {"outcome": "failed", "rule": rule_of(text) or "exception", "message": for_report(text)}
     return {**result, "seconds": round(time.perf_counter() - began, 3)}
 
 

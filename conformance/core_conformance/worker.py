@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from .identity import item_id
+from .messages import for_report
 from .refusals import refuses
 from .rules import rule_of
 from .subject import FALLBACK
@@ -111,10 +112,10 @@ class Reporter:
         if isinstance(error, pytest.skip.Exception):
             result.update(outcome="skipped", message=str(error))
         elif refuses(error):
-            result.update(outcome="refused", message=str(error)[:2000])
+            result.update(outcome="refused", message=for_report(str(error)))
         else:
             text = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-            result.update(outcome="failed", rule=rule_of(text) or "exception", message=text[:2000])
+            result.update(outcome="failed", rule=rule_of(text) or "exception", message=for_report(text))
         return report
 
     @pytest.hookimpl(tryfirst=True)

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .messages import for_report
+
 START_S = 120.0
 """How long a worker may take until its first test."""
 KEPT = (
@@ -179,7 +181,7 @@ def _one_process(
         done(running, _failure("deadline", f"still running after {setting.timeout_s:g} s", seconds))
     else:
         code = worker.process.returncode
-        done(running, _failure("exception", f"the process died with exit code {code}:\n{said}", seconds))
+        done(running, _failure("exception", for_report(f"the process died with exit code {code}:\n{said}"), seconds))
 
 
 def _failure(rule: str, message: str, seconds: float) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import core_conformance
 import pytest
+import torch
 from core_conformance import report
 from core_conformance.digests import distribution_digest, folder_digest
+from core_conformance.messages import for_report
 from core_conformance.patterns import matches
 from core_conformance.profiles import Profile, load, names
 from core_conformance.samples import operators
@@ -128,3 +131,8 @@ def test_the_profiles_hold_operators_in_their_dtypes():
     assert core.holds("ops::OpTests::op[add-bfloat16]") and core.requires("ops::OpTests::op[add-bfloat16]")
     assert not core.holds("ops::OpTests::gradients[add-float32]")
     assert set(smoke.operators) <= set(core.operators)
+
+
+def test_messages_do_not_tell_where_packages_lie():
+    text = for_report(f"at {core_conformance.__file__}:3 and {torch.__file__}:4, not at /home/user/program.py:5")
+    assert text == "at core_conformance/__init__.py:3 and torch/__init__.py:4, not at /home/user/program.py:5"

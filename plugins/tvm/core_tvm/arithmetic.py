@@ -155,6 +155,8 @@ class Num:
             return self.differs(0)
         if self.dtype.is_floating_point and dtype in (torch.int8, torch.int16, torch.uint8):
             return self.to(torch.int64).to(dtype)  # torch cuts the bits of a wider integer off
+        if dtype is torch.bfloat16:  # TVM keeps values of bfloat16 within a function in float32
+            return Num(tirx.Cast("bfloat16", rounded(self, dtype).expr), dtype)
         return Num(tirx.Cast(type_name(dtype), self.expr), dtype)
 
     def hidden(self) -> Num:

@@ -40,6 +40,8 @@ class Value:
 
     def at(self, places: Sequence[Any]) -> Num:
         """The element at TVM's int64 indices, in the dtype that it is calculated in."""
+        if any(isinstance(size, int) and size == 0 for size in self.shape):
+            return number(0, computing(self.dtype))  # of a tensor without elements nothing is read
         found = Num(self.tensor(*places), self.dtype)
         return found.to(computing(self.dtype))
 

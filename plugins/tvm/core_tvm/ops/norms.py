@@ -136,9 +136,53 @@ def batch_norm_inference(
 def native_batch_norm(
     k: Kernel, x: Value, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: Any, eps: Any
 ) -> tuple[Value | None, ...]:
-    if training or mean is None:
-        raise Refused("statistics of the batch are left to the fallback")
+    if training:
+        if mean is not None:
+            raise Refused("statistics of the batch that are written to in place")
+        return batch_norm_training(k, x, weight, bias, x, x, True, momentum, eps)[:3]
+    if mean is None:
+        raise Refused("inference without statistics")
     return batch_norm_inference(k, x, weight, bias, mean, variance, momentum, eps)
+
+
+@converts("aten._native_batch_norm_legit_functional.default")
+def batch_norm_training(
+    k: Kernel, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, training: bool, momentum: Any, eps: Any
+) -> tuple[Value | None, ...]:
+    """By the statistics of the batch; the running ones are moved towards them."""
+    if any(size == 0 for size in x.shape) or not training:
+        raise Refused("statistics of no values")
+    axes = [axis for axis in range(x.rank) if axis != 1]
+    means, squares, count = moments(k, x, axes)
+    channels = [k.size(x.shape[1])]
+    scale = k.make(channels, WIDE, lambda at: 1 / intrinsic("sqrt", squares.at((at,)) / count + eps), "scale")
+
+    def element(*places: Any) -> Num:
+        at = places[1:2]
+        return _affine((x.at(places).to(WIDE) - means.at(at)) * scale.at(at), weight, bias, at)
+
+    def moved(old: Value, new: Any, index: int) -> Value | None:
+        if index >= len(k.result) or not k.wanted(index):
+            return None
+        return k.compute(lambda at: old.at((at,)).to(WIDE) * (1 - momentum) + new(at) * momentum, index)
+
+    saved = [
+        k.compute(lambda at, _m=made: _m.at((at,)), i) if k.wanted(i) else None for i, made in ((1, means), (2, scale))
+    ]
+    return (
+        k.compute(element, 0),
+        *saved,
+        moved(mean, lambda at: means.at((at,)), 3),
+        moved(variance, lambda at: squares.at((at,)) / (count - 1), 4),
+    )
+
+
+@converts("aten._native_batch_norm_legit.no_stats")
+def batch_norm_of_batch(
+    k: Kernel, x: Value, weight: Any, bias: Any, training: bool, momentum: Any, eps: Any
+) -> tuple[Value | None, ...]:
+    """By the statistics of the batch, of which none are kept."""
+    return batch_norm_training(k, x, weight, bias, x, x, training, momentum, eps)[:3]
 
 
 @converts("aten._softmax_backward_data.default")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from tvm import tirx
 
-from ..arithmetic import Num, choose, computing
+from ..arithmetic import Num, choose, computing, larger, number, smaller
 from ..kernel import Kernel, Value
 from ..registry import Refused, converts
 from .indexing import spread_of
-from .shapes import axis_of, moved
+from .shapes import axis_of, linear, moved, places_of
 
 MOST = 1024
-"""Writes that each element looks through."""
+"""Writes that each element looks through in a loop."""
+LONGEST = 64
+"""Writes that are written out one behind the other."""
 
 
 def _few(k: Kernel, sizes: Sequence[Any]) -> None:
@@ -33,35 +36,34 @@ def _along(
 ) -> Value:
     """Scatter along one dimension: the writes in order, folded from the element that stood there."""
     axis = axis_of(dim, x.rank)
-    rank = max(x.rank, index.rank)
-    if rank == 0 or x.rank != index.rank:
-        raise Refused("writes to a number")
-    _few(k, [index.shape[axis]])
+    count = index.shape[axis] if index.rank else 1
+    _few(k, [count])
+    if count > LONGEST:
+        raise Refused(f"more than {LONGEST} writes along a dimension")
     kind = computing(x.dtype)
     if kind is torch.bool:
         kind = torch.int32
-    place = k.chosen(index, k.size(x.shape[axis]), negative=False, error="RuntimeError")
-    count = index.shape[axis]
-    inside_of = [k.size(size) for size in index.shape]
+    place = k.chosen(index, k.size(x.shape[axis] if x.rank else 1), negative=False, error="RuntimeError")
+    if any(size == 0 for size in index.shape):
+        return k.compute(lambda *at: x.at(at))
+    reach = [k.size(size) for size in index.shape] or [k.size(1)]
 
     def element(*at: Any) -> Num:
+        own = at or (k.size(0),)
         found = x.at(at).to(kind)
-        reached: Any = tirx.const(True, "bool")
-        for other in range(x.rank):
+        inside: Any = tirx.const(True, "bool")
+        for other in range(len(own)):
             if other != axis:
-                reached = tirx.And(reached, tirx.LT(at[other], inside_of[other]))
-        safe = [tirx.min(p, n - 1) for p, n in zip(at, inside_of)]
+                inside = tirx.And(inside, tirx.LT(own[other], reach[other]))
+        safe = [tirx.min(p, n - 1) for p, n in zip(own, reach)]
         for step in range(count):
             spot = moved(safe, axis, k.size(step))
-            here = Num(tirx.And(reached, tirx.EQ(place(spot), at[axis])), torch.bool)
-            value = source.at(spot).to(kind) if isinstance(source, Value) else k.number(source, kind)
+            here = Num(tirx.And(inside, tirx.EQ(place(spot[: index.rank]), own[axis])), torch.bool)
+            read = spot[: source.rank] if isinstance(source, Value) else ()
+            value = source.at(read).to(kind) if isinstance(source, Value) else k.number(source, kind)
             found = choose(here, value if replaces else combine(found, value), found)
         return found
 
-    if count > 64:
-        raise Refused("more than 64 writes along a dimension")
-    if any(size == 0 for size in index.shape):
-        return k.compute(lambda *at: x.at(at))
     return k.compute(element)
 
 
@@ -73,6 +75,97 @@ def scatter(k: Kernel, x: Value, dim: int, index: Value, source: Any) -> Value:
 @converts("aten.scatter_add.default")
 def scatter_add(k: Kernel, x: Value, dim: int, index: Value, source: Value) -> Value:
     return _along(k, x, dim, index, source, lambda a, b: a + b, False)
+
+
+@converts("aten.scatter.reduce", "aten.scatter.value_reduce")
+def scatter_reduced(k: Kernel, x: Value, dim: int, index: Value, source: Any, *, reduce: str) -> Value:
+    return _along(k, x, dim, index, source, _COMBINED["sum" if reduce == "add" else "prod"], False)
+
+
+@converts("aten.scatter_reduce.two")
+def scatter_reduce(
+    k: Kernel, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    if reduce not in _COMBINED or not include_self:
+        raise Refused("writes whose mean is taken, or without what stood there")
+    return _along(k, x, dim, index, source, _COMBINED[reduce], False)
+
+
+_COMBINED: dict[str, Callable[[Num, Num], Num]] = {
+    "sum": lambda a, b: a + b,
+    "prod": lambda a, b: a * b,
+    "amax": larger,
+    "amin": smaller,
+}
+
+
+@converts("aten.index_add.default")
+def index_add(k: Kernel, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
+    if not x.rank:
+        raise Refused("writes to a number")
+    axis = axis_of(dim, x.rank)
+    place = k.chosen(index, k.size(x.shape[axis]), negative=False)
+    count = index.shape[0] if index.rank else 1
+    _few(k, [count])
+    kind = computing(x.dtype)
+    if kind is torch.bool:
+        raise Refused("sums of truth values")
+
+    def element(*at: Any) -> Num:
+        found = x.at(at).to(kind)
+        for step in range(count):
+            here = tirx.EQ(place([k.size(step)][: index.rank]), at[axis])
+            value = k.broadcast(source, moved(at, axis, k.size(step)), kind)
+            value = value if alpha == 1 else value * number(alpha, kind)
+            found = choose(Num(here, torch.bool), found + value, found)
+        return found
+
+    return k.compute(element)
+
+
+@converts("aten.masked_scatter.default")
+def masked_scatter(k: Kernel, x: Value, mask: Value, source: Value) -> Value:
+    """The next value of the source wherever the mask holds."""
+    return _next_values(k, x, mask, source, x.shape, exactly=False)
+
+
+def _next_values(k: Kernel, x: Value, mask: Value, source: Value, shape: Sequence[Any], *, exactly: bool) -> Value:
+    """Wherever the mask, broadcast to `shape`, holds, the next value of the source; the rest of x's axes go along."""
+    if not all(isinstance(size, int) for size in (*x.shape, *source.shape)):
+        raise Refused("values whose number is known only at run time")
+    total, rank = math.prod(shape), len(shape)
+    given = source.shape[0] if exactly else source.fake.numel()
+    if total > MOST or not given:
+        raise Refused(f"a mask of more than {MOST} elements, or no values")
+    own, inner = k.sizes(shape), k.sizes(source.shape)
+
+    def held(places: Sequence[Any]) -> Num:
+        return k.broadcast(mask, places, torch.bool)
+
+    def before(places: Any, reduced: Any) -> Num:
+        earlier = Num(tirx.LT(reduced[0], linear(places, own, k.size(0))), torch.bool)
+        return (earlier & held(places_of(reduced[0], own))).to(torch.int64)
+
+    counts = k.sum(own, [k.size(total)], before, torch.int64)
+    last = k.sizes([size - 1 for size in shape])
+
+    def missing(*places: Any) -> Num:
+        over = held(places) & (counts.at(places) >= given)
+        if not exactly:
+            return over
+        everything = counts.at(last) + held(last).to(torch.int64)
+        return over | everything.differs(given)
+
+    k.alarm(own, missing, "RuntimeError")
+
+    def element(*places: Any) -> Num:
+        lead, rest = places[:rank], places[rank:]
+        position = tirx.min(counts.at(lead).expr, k.size(given - 1))
+        at = (position, *rest) if exactly else places_of(position, inner)
+        value = k.broadcast(source, at, x.dtype).to(x.dtype) if exactly else source.at(at).to(x.dtype)
+        return choose(held(lead), value, x.at(places).to(x.dtype))
+
+    return k.compute(element)
 
 
 @converts("aten.index_put.default", "aten._unsafe_index_put.default")
@@ -91,8 +184,8 @@ def index_put(k: Kernel, x: Value, indices: Sequence[Value | None], values: Valu
     total = 1
     for size in shape:
         total *= size
-    if total > 64:
-        raise Refused("more than 64 writes by index")
+    if total > LONGEST:
+        raise Refused(f"more than {LONGEST} writes by index")
     places = [k.chosen(one, k.size(x.shape[axis]), negative=True) for one, axis in zip(fakes, indexed)]
     kind = computing(x.dtype)
     if kind is torch.bool:
@@ -119,11 +212,14 @@ def index_put(k: Kernel, x: Value, indices: Sequence[Value | None], values: Valu
 
 
 def _masked_put(k: Kernel, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool) -> Value:
-    """One number written wherever a mask holds."""
+    """One number written wherever a mask holds, or the next of as many values as it has true elements."""
     mask = indices[0]
-    numbers = all(size == 1 for size in values.shape)
-    if mask is None or mask.dtype is not torch.bool or any(one is not None for one in indices[1:]) or not numbers:
-        raise Refused("as many values as a mask has true elements")
+    if mask is None or mask.dtype is not torch.bool or any(one is not None for one in indices[1:]):
+        raise Refused("a mask beside other indices")
+    if any(size != 1 for size in values.shape):
+        if accumulate or values.rank != x.rank - mask.rank + 1 or values.shape[0] == 1:
+            raise Refused("values of a mask that are broadcast or added up")
+        return _next_values(k, x, mask, values, mask.shape, exactly=True)
     kind = computing(x.dtype)
 
     def element(*at: Any) -> Num:

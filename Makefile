@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 VENDORS := $(VENV)/.vendors
 
 
-.PHONY: demo test test-all cheats fuzz fuzz-shard opdb lint bench models catalog soak build clean
+.PHONY: demo test test-all cheats fuzz fuzz-shard opdb lint bench models vendor-table tensorrt-stages conformance catalog soak build clean
 
 $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conformance/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -71,6 +71,18 @@ bench: $(STAMP)
 
 models: $(STAMP)
 	$(RUN) -m bench.models_table $(ARGS)
+
+# Models through each installed backend; a busy machine wants ARGS="--clock cpu".
+vendor-table: $(STAMP) $(VENDORS)
+	$(RUN) -m bench.vendor_table $(ARGS)
+
+# Models converted and built by TensorRT-RTX, without a GPU; the report is what the catalog has.
+tensorrt-stages: $(STAMP) $(VENDORS)
+	CORE_STRICT=1 $(RUN) -m bench.tensorrt_stages $(ARGS)
+
+# Each installed backend's declared profiles, one after the other; an interrupted run goes on where it stopped.
+conformance: $(STAMP) $(VENDORS)
+	CORE_STRICT=1 $(RUN) tools/conformance_profiles.py $(ARGS)
 
 catalog: $(STAMP)
 	$(RUN) -m pip install -q -c constraints.txt jinja2

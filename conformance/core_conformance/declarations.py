@@ -1,4 +1,4 @@
-"""conformance.toml: what a vendor says beforehand that its backend does not do, or does wrong.
+"""conformance.toml: what a vendor says beforehand that its backend does not do, or does wrong, and the profiles it has.
 
 Enters: the file, the ids of the profile, raw outcomes. Leaves: outcomes as the report has them. A declaration excuses
 nothing silently: one that fits no test, is outdated or turns out untrue fails.
@@ -16,7 +16,7 @@ from typing import Any
 from core.errors import SuiteMisused
 
 from .patterns import matches
-from .profiles import Profile
+from .profiles import Profile, load
 
 KINDS = ("unsupported", "known-wrong")
 REQUIRED = ("id", "kind", "reason", "issue", "expires")
@@ -43,14 +43,29 @@ class Declaration:
 
 def read(path: Path) -> list[Declaration]:
     """The declarations of a file. Raises SuiteMisused for anything that is not one."""
+    return [_parsed(path.name, number, entry) for number, entry in enumerate(_data(path)[1], 1)]
+
+
+def profiles_of(path: Path) -> list[str]:
+    """The profiles that a file says its backend passes. Raises SuiteMisused for one that there is not."""
+    found = _data(path)[0]
+    for name in found:
+        load(name)
+    return found
+
+
+def _data(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """The profiles and the declarations as they stand in the file."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise _misused(f"{path.name} can't be read: {error}") from None
-    entries = data.pop("declaration", [])
+    profiles, entries = data.pop("profiles", []), data.pop("declaration", [])
     if data:
         raise _misused(f"{path.name} has unknown keys: {', '.join(data)}")
-    return [_parsed(path.name, number, entry) for number, entry in enumerate(entries, 1)]
+    if not isinstance(profiles, list) or not all(isinstance(name, str) for name in profiles):
+        raise _misused(f"{path.name}: profiles is {profiles!r}, not a list of names")
+    return profiles, entries
 
 
 def _parsed(file: str, number: int, entry: dict[str, Any]) -> Declaration:

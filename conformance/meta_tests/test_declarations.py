@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
-from core_conformance.declarations import Declaration, check, covering, judge, read
+from core_conformance.declarations import Declaration, check, covering, judge, profiles_of, read
 from core_conformance.profiles import Profile
 
 from core.errors import SuiteMisused
@@ -39,6 +39,16 @@ def test_a_file_is_read(tmp_path):
     assert found.kind == "known-wrong" and found.expires == "2027-01-31"
     assert covering([found], "ops::OpTests::op[add-float32]") is found
     assert covering([found], "ops::OpTests::op[sub-float32]") is None
+
+
+def test_a_file_says_which_profiles_its_backend_passes(tmp_path):
+    path = written(tmp_path, 'profiles = ["smoke", "training"]\n' + ENTRY)
+    assert profiles_of(path) == ["smoke", "training"] and len(read(path)) == 1
+    assert profiles_of(written(tmp_path, ENTRY)) == []
+    with pytest.raises(SuiteMisused, match="no profile 'smoky'"):
+        profiles_of(written(tmp_path, 'profiles = ["smoky"]'))
+    with pytest.raises(SuiteMisused, match="not a list of names"):
+        profiles_of(written(tmp_path, 'profiles = "smoke"'))
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 A builder or a runtime of TensorRT can be made on a machine without a GPU: that they exist says nothing. Where torch has
 begun to use CUDA it is asked; before that the management library of the driver is, which leaves a later fork unharmed.
+torch is imported only where there is a GPU: a probe has seconds.
 """
 
 from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-
-import torch
 
 _LIBRARY = "libnvidia-ml.so.1"
 
@@ -29,6 +28,8 @@ def gpu_of(device: str) -> Gpu:
     asked = _from_library(int(device.partition(":")[2] or 0))
     if asked.reason:
         return asked
+    import torch
+
     if torch.version.cuda is None:
         return Gpu(
             reason=f"torch {torch.__version__} is built without CUDA",
@@ -42,6 +43,8 @@ def gpu_of(device: str) -> Gpu:
 
 def capability_of(device: str) -> str:
     """The compute capability of a device that torch has tensors on."""
+    import torch
+
     major, minor = torch.cuda.get_device_capability(device)
     return f"{major}.{minor}"
 

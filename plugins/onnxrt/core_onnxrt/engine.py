@@ -10,8 +10,10 @@ import torch
 
 from core.plugin import CompileFailed
 
-from .runtime import PROVIDERS, runtime
+from .runtime import PROVIDERS, runtime, version_of
 
+_INEXACT = ["MatMulScaleFusion"]
+"""Up to 1.31 it keeps the factor of a product of float64 as a float32."""
 LEVELS = ("all", "extended", "basic", "disabled")
 
 
@@ -48,8 +50,9 @@ def open_engine(model: bytes, weights: Mapping[str, torch.Tensor], settings: Set
     if weights:
         values = [ort.OrtValue.from_dlpack(weight.detach()) for weight in weights.values()]
         options.add_external_initializers(list(weights), values)
+    switched_off = _INEXACT if version_of(ort) < (1, 32) else []
     try:
-        return ort.InferenceSession(model, options, providers=_providers(settings))
+        return ort.InferenceSession(model, options, providers=_providers(settings), disabled_optimizers=switched_off)
     except Exception as error:  # noqa: BLE001  the runtime's exceptions have no common base but this
         raise CompileFailed("making the engine", str(error)) from error
 

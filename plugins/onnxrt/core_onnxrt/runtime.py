@@ -99,7 +99,8 @@ def _chosen_types(operator: str, constraints: dict[str, Iterable[str]]) -> Itera
 def target_of(device: str) -> Target:
     """What the runtime computes on "cpu" or "cuda": what the provider has no kernel for, CUDA leaves to the CPU."""
     name = f"onnxruntime {runtime().__version__}"
-    opset = next((one for one in OPSETS if "BitCast" in kernels_of(PROVIDERS["cpu"], one)), OPSETS[-1])
+    newest = next((one for one in OPSETS if "BitCast" in kernels_of(PROVIDERS["cpu"], one)), OPSETS[-1])
+    opset = newest if device == "cpu" else OPSETS[-1]  # CUDA's kernels (pools, for one) are those of older opsets
     kernels = kernels_of(PROVIDERS["cpu"], opset)
     if not kernels:
         return Target(name, opset, checks_places=True, questions=True, draws=True)
@@ -117,6 +118,12 @@ def target_of(device: str) -> Target:
         questions=True,
         draws=True,
     )
+
+
+def version_of(ort: Any) -> tuple[int, int]:
+    """The first two numbers of a runtime's version."""
+    major, minor, *_ = ort.__version__.split(".")
+    return int(major), int(minor)
 
 
 def has_provider(device: str) -> bool:

@@ -16,11 +16,13 @@ $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conform
 	touch $@
 
 # The backends on other compilers, each with the runtime it is written for.
-VENDOR_PLUGINS := onnx onnxrt openvino tensorrt ipex ofi
+VENDOR_PLUGINS := onnx onnxrt openvino tensorrt ipex ofi tvm
 # A builder of a hundred megabytes that needs no GPU; `make TENSORRT= test` does without, and its tests are skipped.
 TENSORRT := tensorrt-rtx-cu13-bindings tensorrt-rtx-cu13-libs
+# A compiler of three hundred megabytes; `make TVM= test` does without, and its tests are skipped.
+TVM := apache-tvm apache-tvm-ffi
 $(VENDORS): $(STAMP) $(VENDOR_PLUGINS:%=plugins/%/pyproject.toml)
-	$(RUN) -m pip install -q -c constraints.txt onnx onnxruntime openvino jinja2
+	$(RUN) -m pip install -q -c constraints.txt onnx onnxruntime openvino jinja2 $(TVM)
 	$(if $(TENSORRT),$(RUN) -m pip install -q -c constraints.txt --no-deps --only-binary :all: $(TENSORRT))
 	$(RUN) -m pip install -q --no-build-isolation --no-deps $(VENDOR_PLUGINS:%=-e plugins/%)
 	touch $@

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from core_onnx import ConversionError, convert, unsupported_reason
+import torch.fx as fx
+from core_onnx import Answer, ConversionError, Target, answer, convert
+from core_onnx.division import ModelStep, Step, divided
+from core_onnx.library import joined
 from core_onnx.ports import Stored, calls_of, pack, ports_of, unpack
 
 from core.plugin import Artifact, CompileContext, Unsupported
@@ -19,35 +22,81 @@ from .runtime import target_of
 _MARKS = {"format": "core-onnxrt 3", "version": __version__}
 
 
-def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
-    """Convert and open. Raises Unsupported with the nodes that have no ONNX form, CompileFailed for the runtime's."""
+def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+    """Convert and open, in parts where torch computes between them. Raises Unsupported, CompileFailed."""
     target = target_of(ctx.device.partition(":")[0])
+    frozen = _frozen(graph, ctx)
     try:
-        converted = convert(graph, target=target, frozen=_frozen(ctx), name=ctx.name)
+        return _artifact(*_converted(graph, target, frozen, ctx), ctx)
+    except ConversionError:
+        lent = {node for node in calls_of(graph) if refusal(answer(node, target))}
+    steps = divided(graph, lent)
+    parts = [step for step in steps if isinstance(step, ModelStep)]
+    try:
+        made = {step: _converted(step.graph, target, _passed_on(frozen, step), ctx) for step in parts}
     except ConversionError as error:
-        raise Unsupported([node for node in calls_of(graph) if unsupported_reason(node, target)], str(error)) from error
+        raise Unsupported(sorted(lent) or calls_of(graph), str(error)) from error
+    return _divided_artifact(graph, steps, {step: _artifact(*one, ctx) for step, one in made.items()}, ctx)
+
+
+def refusal(found: Answer) -> str:
+    """Why the runtime can't compute what was asked about; "" where it can."""
+    return "" if found.open else found.reason
+
+
+def _converted(
+    graph: fx.GraphModule, target: Target, frozen: Mapping[fx.Node, torch.Tensor], ctx: CompileContext
+) -> tuple[Stored, Mapping[str, torch.Tensor]]:
+    """What is stored of a graph, and the weights beside it."""
+    inputs = _inputs(graph)
+    weights = {at: frozen[node] for at, node in enumerate(inputs) if node in frozen}
+    converted = convert(graph, target=target, frozen=weights, name=ctx.name)
     names = tuple(node.name for node in calls_of(graph))
-    made = Stored(
-        ports_of(converted, graph),
-        len(fake_inputs),
-        converted.outputs,
-        names,
-        converted.serialized(),
-        converted.draws,
-        converted.questions,
-    )
-    return _artifact(made, converted.external, ctx)
+    ports, outputs, model = ports_of(converted, graph), converted.outputs, converted.serialized()
+    made = Stored(ports, len(inputs), outputs, names, model, converted.draws, converted.questions)
+    return made, converted.external
 
 
-def _frozen(ctx: CompileContext) -> dict[int, torch.Tensor]:
+def _inputs(graph: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _frozen(graph: fx.GraphModule, ctx: CompileContext) -> dict[fx.Node, torch.Tensor]:
     """Weights that may be baked in, where the runtime can take them by pointer as they are."""
     if not ctx.frozen or ctx.device != "cpu":
         return {}
+    inputs = _inputs(graph)
     return {
-        index: tensor.detach()
+        inputs[index]: tensor.detach()
         for index, tensor in ctx.constants.items()
         if isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and tensor.numel()
     }
+
+
+def _passed_on(frozen: Mapping[fx.Node, torch.Tensor], step: ModelStep) -> dict[fx.Node, torch.Tensor]:
+    """The weights of a whole graph that a part of it reads."""
+    own = zip(_inputs(step.graph), step.inputs)
+    return {inside: frozen[outside] for inside, outside in own if outside in frozen}
+
+
+def _divided_artifact(
+    graph: fx.GraphModule, steps: Sequence[Step], parts: Mapping[ModelStep, Artifact], ctx: CompileContext
+) -> Artifact:
+    source, function = joined(graph, steps, {step: part.call for step, part in parts.items()}, ctx.name)
+    provenance = {node.name: "library" for node in calls_of(graph)}
+    for part in parts.values():
+        provenance |= part.provenance
+    native = sum(kind == "native" for kind in provenance.values())
+    return OnnxRuntimeArtifact(
+        call=function,
+        kernels=native,
+        extern_calls=len(provenance) - native,
+        provenance=provenance,
+        size_bytes=sum(part.size_bytes for part in parts.values()),
+        describe=lambda: "\n\n".join([source, *(part.describe() for part in parts.values() if part.describe)]),
+        made=None,
+        owner=tuple(parts.values()),
+    )
 
 
 def _settings(ctx: CompileContext) -> Settings:
@@ -81,9 +130,10 @@ def _artifact(made: Stored, external: Mapping[str, torch.Tensor], ctx: CompileCo
 
 
 class OnnxRuntimeArtifact(Artifact):
-    """An artifact that remembers its model, to be stored; `made` is None where weights lie outside of the model."""
+    """An artifact that remembers its model, to be stored; `made` is None where that does not hold all of it: weights
+    lie outside, or torch computes a part."""
 
-    def __init__(self, *, made: Stored | None, owner: EngineCall, **fields: Any) -> None:
+    def __init__(self, *, made: Stored | None, owner: Any, **fields: Any) -> None:
         super().__init__(**fields)
         self.made = made
         self.owner = owner  # alive as long as the call: a fork makes its engine again

@@ -49,9 +49,11 @@ class OnnxRuntimeBackend(Backend):
             if importlib.util.find_spec(module) is None:
                 extra = "gpu" if device.startswith("cuda") else "cpu"
                 return Probe(False, f"{module} is not installed", f'pip install "core-onnxrt[{extra}]" onnx')
+        kind = device.partition(":")[0]
+        if kind == "cpu":  # each build has this provider, and on a busy machine an import outlasts a probe
+            return Probe(True, runtime_versions={"onnxruntime": _version()})
         from .runtime import has_provider, runtime
 
-        kind = device.partition(":")[0]
         if not has_provider(kind):
             text = f"the installed onnxruntime {runtime().__version__} has no execution provider for {kind}"
             return Probe(
@@ -72,12 +74,14 @@ class OnnxRuntimeBackend(Backend):
         if ctx.mode != "inference" and not ctx.options.get("training", False):
             return Support("no", _TRAINING)
         from core_onnx import answer
+        from core_onnx.library import can_be_called
 
+        from .artifact import refusal
         from .runtime import target_of
 
         found = answer(node, target_of(ctx.device.partition(":")[0]))
-        if found.reason and not found.open:
-            return Support("no", found.reason)
+        if reason := refusal(found):
+            return Support("library", reason, yields=True) if can_be_called(node) else Support("no", reason)
         return Support("library" if found.drawn else "native", found.reason, yields=found.open)
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
@@ -104,6 +108,10 @@ class OnnxRuntimeBackend(Backend):
         if found is None:
             raise StaleArtifact("the stored model is not one of this version of core-onnxrt")
         return found
+
+
+def _version() -> str:
+    return installed_version("onnxruntime") or installed_version("onnxruntime-gpu") or "of an unknown version"
 
 
 @hookimpl

@@ -172,11 +172,24 @@ def test_what_has_no_onnx_form_goes_to_the_fallback_and_is_reported():
     def fn(x):
         return torch.special.i0(x * 2) + torch.relu(x)
 
-    run = compiled(fn)
     x = torch.randn(5)
+    run = compiled(fn, fallback=("eager",))
     close(run(x), fn(x))
-    with pytest.raises(core.CoreError, match="i0"):
-        compiled(fn, fullgraph_backend=True)(x)
+    assert kernels()[1] > 0
+
+
+def test_without_a_fallback_torch_computes_what_has_no_onnx_form_between_the_engines():
+    def fn(x, w):
+        return torch.relu(torch.special.i0(x * 2) @ w) + x.sum(), torch.special.i1(x)
+
+    x, w = torch.randn(3, 3), torch.randn(3, 3)
+    for freeze in (False, True):
+        run = compiled(fn, fullgraph_backend=True, freeze=freeze)
+        for _ in range(3):
+            for got, want in zip(run(x, w), fn(x, w)):
+                close(got, want)
+        nodes, extern = kernels()
+        assert nodes == 5 and extern == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
@@ -398,3 +411,17 @@ def test_the_kept_table_says_what_this_runtime_says(monkeypatch, asked):
     for opset, kernels in own.items():
         kept = runtime_module.kernels_of("CPUExecutionProvider", opset)
         assert kept == {name: types & known for name, types in kernels.items()}
+
+
+def test_the_factor_of_a_product_of_float64_is_a_float64():
+    def program(x, w):
+        return torch.sin(x) @ w / 3, (x * 0.7) @ w, torch.softmax(x @ w * 0.3, -1)
+
+    run = compiled(program, fullgraph=True)
+    x, w = torch.randn(8, 16, dtype=torch.float64), torch.randn(16, 8, dtype=torch.float64)
+    for got, want in zip(run(x, w), program(x, w)):
+        close(got, want, 1e-13)
+
+
+def test_models_for_cuda_are_in_an_opset_that_its_kernels_are_written_for():
+    assert runtime_module.target_of("cuda").opset == runtime_module.OPSETS[-1]

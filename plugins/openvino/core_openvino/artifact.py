@@ -1,4 +1,4 @@
-"""From a graph to an artifact: the model, compiled for the CPU device, and its call on torch's memory."""
+"""From a graph to an artifact: models compiled for the CPU device, calls of ATen between them, on torch's memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.fx as fx
 from core_onnx import ConversionError, convert
+from core_onnx.division import ModelStep, divided
+from core_onnx.library import joined
 from core_onnx.ports import calls_of, ports_of
 
 from core.plugin import Artifact, CompileContext, CompileFailed, Unsupported
@@ -15,8 +18,39 @@ from .calls import ModelCall
 from .runtime import core, target
 
 
-def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
-    """Convert and compile. Raises Unsupported with the nodes at fault, CompileFailed with the runtime's words."""
+def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
+    """Divide, convert, compile. Raises Unsupported with the nodes at fault, CompileFailed with the runtime's words."""
+    from .plugin import refusal
+
+    names = [node.name for node in calls_of(graph)]
+    lent = {node for node in calls_of(graph) if refusal(node)}
+    if not lent:
+        call = _model_call(graph, ctx)
+        return Artifact(
+            call=call.function,
+            kernels=len(names) - len(call.draws),
+            extern_calls=len(call.draws),
+            provenance=call.provenance(graph),
+            describe=lambda: call.source,
+        )
+    steps = divided(graph, lent)
+    models = {step: _model_call(step.graph, ctx) for step in steps if isinstance(step, ModelStep)}
+    provenance = {name: "library" for name in names}
+    for step, call in models.items():
+        provenance |= call.provenance(step.graph)
+    native = sum(kind == "native" for kind in provenance.values())
+    calls = {step: call.function for step, call in models.items()}
+    source, function = joined(graph, steps, calls, ctx.name)
+    return Artifact(
+        call=function,
+        kernels=native,
+        extern_calls=len(names) - native,
+        provenance=provenance,
+        describe=lambda: "\n\n".join([source, *(call.source for call in models.values())]),
+    )
+
+
+def _model_call(graph: fx.GraphModule, ctx: CompileContext) -> ModelCall:
     from .plugin import refusal
 
     try:
@@ -34,11 +68,5 @@ def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -
         compiled = core().compile_model(model, "CPU", config)
     except Exception as error:  # noqa: BLE001  the runtime raises plain RuntimeError and others
         raise CompileFailed("compiling the model", str(error)) from error
-    call = ModelCall(compiled, ports_of(converted, graph), converted.outputs, len(fake_inputs))
-    names = [node.name for node in calls_of(graph)]
-    return Artifact(
-        call=call.function,
-        kernels=len(names),
-        provenance=dict.fromkeys(names, "native"),
-        describe=lambda: call.source,
-    )
+    count = sum(node.op == "placeholder" for node in graph.graph.nodes)
+    return ModelCall(compiled, ports_of(converted, graph), converted, count)

@@ -12,17 +12,21 @@ from typing import Any
 
 import numpy
 import torch
-from core_onnx.ports import Port, Ports
+import torch.fx as fx
+from core_onnx import OnnxGraph
+from core_onnx.failures import refusal
+from core_onnx.ports import Port, Ports, calls_of
 
 _CARRIERS = {torch.bfloat16: torch.int16, torch.float16: torch.int16}
 """Dtypes that numpy lacks or that travel as bytes: the torch dtype under which numpy sees the same memory."""
 
 
 class ModelCall:
-    """Generates the call. `source` is its text, `function` the call."""
+    """Generates the call of a compiled `model`, of `count` inputs. `source` is its text, `function` the call."""
 
-    def __init__(self, compiled: Any, ports: Ports, outputs: Sequence[Any], count: int) -> None:
+    def __init__(self, compiled: Any, ports: Ports, model: OnnxGraph, count: int) -> None:
         self.count = count
+        self.draws, self.questions = model.draws, model.questions
         named = {port.name: port for port in ports[0]}
         self.inputs = [named[port.get_any_name()] for port in compiled.inputs]  # those that nothing reads are gone
         self.results = ports[1]
@@ -34,12 +38,20 @@ class ModelCall:
             "_taken": _taken,
             "_tensor": torch.tensor,
             "_empty": torch.empty,
+            "_memory": torch.empty_strided,
+            "_narrow": _is_narrow,
+            "_refusal": refusal,
         }
-        for port in (*self.inputs, *self.results):
+        for port in (*self.inputs, *self.results, *self.draws):
             self.namespace[_name(port.dtype)] = port.dtype
-        self.source = "\n".join(self._lines(outputs))
+        self.source = "\n".join(self._lines(model.outputs))
         exec(compile(self.source, f"<openvino call of {self.count} inputs>", "exec"), self.namespace)
         self.function: Callable[..., Any] = self.namespace["compiled"]
+
+    def provenance(self, graph: fx.GraphModule) -> dict[str, str]:
+        """Of the nodes that the model was made from: the device's, but that torch draws random numbers."""
+        drawn = {draw.node for draw in self.draws}
+        return {node.name: "library" if node.name in drawn else "native" for node in calls_of(graph)}
 
     def _lines(self, outputs: Sequence[Any]) -> Iterator[str]:
         yield f"def compiled({', '.join(f'i{index}' for index in range(self.count))}):"
@@ -47,6 +59,9 @@ class ModelCall:
         yield "        request, bound = _local.state"
         yield "    except AttributeError:"
         yield "        request, bound = _local.state = _new()"
+        for at, draw in enumerate(self.draws, self.count):
+            form = f"{draw.sizes!r}, {draw.strides!r}, dtype={_name(draw.dtype)}"
+            yield f"    i{at} = _memory({form}).{draw.operator}{draw.numbers!r}"
         for at, port in enumerate(self.inputs):
             yield from self._set_input(at, port)
         for at, port in enumerate(self.results):
@@ -59,6 +74,10 @@ class ModelCall:
             if port.sizes is None or port.number:
                 value = f"_taken(request.get_output_tensor({at}), {_name(port.dtype)})"
                 yield f"    out{at} = {value}{'.item()' if port.number else ''}"
+        for asked in self.questions:
+            at = next(at for at, port in enumerate(self.results) if port.name == asked.name)
+            yield f"    if out{at}.item():"
+            yield f"        raise _refusal({asked.error!r}, {asked.text!r})"
         items = [output if isinstance(output, str) else self._constant(output) for output in outputs]
         yield f"    return ({''.join(f'{item}, ' for item in items)})"
 
@@ -69,6 +88,9 @@ class ModelCall:
         else:
             yield f"    if not {value}.is_contiguous():"
             yield f"        {value} = {value}.contiguous()"
+            if port.dtype is torch.int64:
+                yield f"    if not _narrow({value}):"
+                yield "        raise _refusal('IndexError', 'an index is out of range: it does not fit in 32 bits')"
         key = f"{value}.data_ptr()" if port.sizes is not None else f"({value}.data_ptr(), {value}.shape)"
         yield f"    if bound[{at}] != {key}:"
         yield f"        request.set_input_tensor({at}, _wrap({value}))"
@@ -78,6 +100,12 @@ class ModelCall:
         name = f"_constant_{len(self.namespace)}"
         self.namespace[name] = value
         return name
+
+
+def _is_narrow(tensor: torch.Tensor) -> bool:
+    """Whether the device, which takes 32 bits of each integer, sees the same numbers."""
+    values = tensor.numpy()
+    return bool((values == values.astype(numpy.int32)).all())
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -21,6 +21,7 @@ from core.plugin import (  # noqa: E402
     Probe,
     Support,
     hookimpl,
+    installed_version,
 )
 
 _TRAINING = "training through OpenVINO is off unless the option `training` asks for it"
@@ -34,7 +35,7 @@ class OpenVinoBackend(Backend):
     capabilities = Capabilities(
         graph_level="core-aten",
         devices=("cpu",),
-        dtypes=("float32", "float16", "bfloat16", "int64", "int32", "bool"),
+        dtypes=("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"),
         layouts="contiguous",
         deterministic="always",
     )
@@ -43,9 +44,7 @@ class OpenVinoBackend(Backend):
         for module in ("openvino", "onnx"):
             if importlib.util.find_spec(module) is None:
                 return Probe(False, f"{module} is not installed", 'pip install "core-openvino[cpu]" onnx')
-        from .runtime import target
-
-        return Probe(True, runtime_versions={"openvino": target().name.partition(" ")[2]})
+        return Probe(True, runtime_versions={"openvino": installed_version("openvino") or "of an unknown version"})
 
     def options(self) -> Mapping[str, Option]:
         return {
@@ -58,7 +57,11 @@ class OpenVinoBackend(Backend):
         if ctx.mode != "inference" and not ctx.options.get("training", False):
             return Support("no", _TRAINING)
         reason = refusal(node)
-        return Support("no", reason) if reason else Support("native")
+        if not reason:
+            return Support("native")
+        from core_onnx.library import can_be_called
+
+        return Support("library", reason, yields=True) if can_be_called(node) else Support("no", reason)
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
         from .artifact import compile_graph
@@ -72,16 +75,17 @@ class OpenVinoBackend(Backend):
 
 
 def refusal(node: Any) -> str:
-    """Why a node is not taken, or "": no ONNX form, or int64 values that the device would narrow."""
+    """Why a node is not the device's, or "": no ONNX form, or int64 values that the device would narrow."""
     import torch
     from core_onnx import unsupported_reason
 
     from .runtime import CHOOSING, target
 
     reason = unsupported_reason(node, target())
-    if reason or str(node.target) in CHOOSING:
+    if reason:
         return reason
-    for value in (node, *node.all_input_nodes):
+    values = (node, node.args[0]) if str(node.target) in CHOOSING else (node, *node.all_input_nodes)
+    for value in values:
         fake = value.meta.get("val")
         for one in fake if isinstance(fake, (tuple, list)) else (fake,):
             if isinstance(one, torch.Tensor) and one.dtype is torch.int64:

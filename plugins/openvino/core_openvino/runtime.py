@@ -51,4 +51,4 @@ def target() -> Target:
         return dtype in _COMPUTED or (dtype is torch.int64 and operator in _MOVING)
 
     version = openvino.__version__.partition("-")[0]
-    return Target(f"openvino {version}", OPSET, computes, drops_nan=_DROPS_NAN)
+    return Target(f"openvino {version}", OPSET, computes, drops_nan=_DROPS_NAN, questions=True, draws=True)

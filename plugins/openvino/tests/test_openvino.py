@@ -126,3 +126,68 @@ def test_options_reach_the_runtime():
     close(run(torch.ones(3)), torch.full((3,), 2.0))
     with pytest.raises(core.CoreError, match="NO_SUCH_PROPERTY"):
         compiled(lambda x: x + 1, options={"config": {"NO_SUCH_PROPERTY": 1}})(torch.ones(3))
+
+
+def test_without_a_fallback_torch_computes_what_the_device_would_narrow_between_the_models():
+    def fn(x, i):
+        wide = (torch.relu(x) @ x).double().exp() + 0.1
+        return torch.tanh(wide.float()).sum(0), i * 3 + 2**40, x.argmax(0)
+
+    run = compiled(fn, fullgraph_backend=True)
+    for _ in range(3):
+        x, i = torch.randn(4, 4), torch.tensor([1, -5, 2**45])
+        for got, want in zip(run(x, i), fn(x, i)):
+            torch.testing.assert_close(got, want)
+    stats = core.stats()
+    assert stats["kernels"] >= 4 and stats["extern_calls"] >= 4 and stats["graphs"] == 1
+
+
+@pytest.mark.parametrize(
+    "fn, error",
+    [
+        (lambda x, i: x[i] * 2, IndexError),
+        (lambda x, i: nn.functional.embedding(i, x.unsqueeze(1)), IndexError),
+        (lambda x, i: x.index_select(0, i), IndexError),
+        (lambda x, i: x.gather(0, i), RuntimeError),
+    ],
+)
+def test_places_outside_of_a_tensor_raise_what_eager_raises(fn, error):
+    run = compiled(fn, fullgraph_backend=True)
+    x = torch.arange(5.0)
+    for places in ([0, 4, 2], [0, -1, 2], [0, 9, 2], [-9, 0, 1], [2**32, 0, 1]):
+        i = torch.tensor(places)
+        try:
+            want = fn(x, i)
+        except Exception:
+            with pytest.raises(error if abs(places[0]) < 2**31 else (IndexError, RuntimeError)):
+                run(x, i)
+        else:
+            assert torch.equal(run(x, i), want)
+    assert core.stats()["kernels"] > 0
+
+
+def test_integers_chosen_by_places_are_not_narrowed():
+    run = compiled(lambda x, i: x[i], fullgraph_backend=True)
+    x, i = torch.tensor([2**40, 5, -(2**33)]), torch.tensor([2, 0, 0])
+    assert torch.equal(run(x, i), x[i])
+
+
+def test_random_numbers_are_those_of_eager_in_their_order():
+    def fn(x):
+        first = nn.functional.dropout(x, 0.5)
+        return first, torch.rand_like(x) + x.double().sum().float(), nn.functional.dropout(x.exp(), 0.5)
+
+    run = compiled(fn, fullgraph_backend=True)
+    x = torch.randn(6, 4)
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        want = fn(x)
+        torch.manual_seed(seed)
+        for got, expected in zip(run(x), want):
+            close(got, expected)
+
+
+def test_averages_of_uneven_windows_of_an_image_without_a_batch():
+    run = compiled(lambda x: nn.functional.adaptive_avg_pool2d(x, (5, 3)), fullgraph_backend=True)
+    x = torch.randn(8, 4, 3)
+    close(run(x), nn.functional.adaptive_avg_pool2d(x, (5, 3)))

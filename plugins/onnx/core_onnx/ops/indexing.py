@@ -58,6 +58,8 @@ def _places(b: ModelBuilder, index: Value, x: Value, axis: int, *, negative: boo
 
 
 def _ask(b: ModelBuilder, value: Value, size: Value | None, negative: bool) -> None:
+    if not b.target.computes("Less", value.dtype):
+        value, size = b.cast(value, torch.int32), None if size is None else b.cast(size, torch.int32)
     zero, end = b.scalar(0, value.dtype), b.scalar(1, value.dtype) if size is None else size
     below = b.node("Less", value, b.node("Neg", end) if negative else zero)
     wrong = b.node("Or", below, b.node("Not", b.node("Less", value, end)))

@@ -68,12 +68,13 @@ def table(b: ModelBuilder, windows: list[list[int]], length: int) -> Value:
 
 
 def averaged(b: ModelBuilder, x: Value, dims: int, windows: list[list[int]], divisors: list[float]) -> Value:
-    """The sum of each window over its divisor, with one axis in place of `dims`."""
+    """The sum of each window over its divisor, with one axis in place of `dims`. Each value is divided before it is
+    added: OpenVINO's sum, fused with a division behind it, takes divisors of one axis for those of another."""
     values, length = gathered(b, x, dims, windows)
     rank = x.rank - dims + 1
     if any(len(window) < length for window in windows):
         real = numpy.array([[at >= length - len(window) for at in range(length)] for window in windows])
         mask = b.initializer(real.tobytes(), torch.bool, real.shape)
         values = b.node("Where", mask, values, b.scalar(0, x.dtype))
-    total = b.node("ReduceSum", values, b.ints([rank]), keepdims=0)
-    return b.node("Div", total, b.constant(divisors, x.dtype, [len(divisors)]))
+    shares = b.node("Div", values, b.constant(divisors, x.dtype, [len(divisors), 1]))
+    return b.node("ReduceSum", shares, b.ints([rank]), keepdims=0)

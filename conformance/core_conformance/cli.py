@@ -35,6 +35,7 @@ def command(parsed: argparse.Namespace) -> int:
         "verify": _verify,
         "diff": _diff,
         "badge": _badge,
+        "submit": _submit,
     }
     try:
         return commands[parsed.conformance](parsed)
@@ -209,9 +210,35 @@ def _diff(parsed: argparse.Namespace) -> int:
 
 
 def _badge(parsed: argparse.Namespace) -> int:
-    image = badge.svg(_load(parsed.report))
+    made = _load(parsed.report)
+    image = badge.svg(made)
     if parsed.out:
         Path(parsed.out).write_text(image, encoding="utf-8")
-    else:
+    if parsed.json:
+        left, right, colour = badge.texts(made)
+        print(json.dumps({"left": left, "right": right, "colour": colour, "file": parsed.out, "svg": image}, indent=2))
+    elif not parsed.out:
         print(image, end="")
     return OK
+
+
+def _submit(parsed: argparse.Namespace) -> int:
+    """A report goes to its place in a checked-out catalog where `verify` finds nothing; the rest is a change there."""
+    made = _load(parsed.report)
+    problems = verify.verify(made)
+    reports = Path(parsed.catalog) / "reports"
+    if not reports.is_dir():
+        raise _misused(f"{parsed.catalog} is no catalog: it has no folder reports")
+    place = None if problems else reports / report.place(made)
+    if place is not None and place.exists() and not parsed.replace:
+        raise _misused(f"{place} is there already; --replace puts the new one in its place")
+    if place is not None:
+        report.write(made, place)
+    if parsed.json:
+        facts = {"written": str(place) if place else None, "problems": [asdict(problem) for problem in problems]}
+        print(json.dumps(facts, indent=2))
+    else:
+        for problem in problems:
+            print(f"[{problem.rule}] {problem.text}")
+        print(f"written to {place}: propose it as a change of the catalog" if place else "not valid, not written")
+    return FOUND if problems else OK

@@ -121,6 +121,15 @@ def write(report: Mapping[str, Any], path: Path) -> None:
     path.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def place(report: Mapping[str, Any]) -> Path:
+    """Where the catalog keeps a report, below its folder of reports."""
+    backend, label = report["backend"], report.get("precision")
+    claim = f"{report['profile']}@{label}" if label else str(report["profile"])
+    device = str(report["device"]).partition(":")[0]
+    folder = str(backend["name"]).replace(":", "-")
+    return Path(str(report["suite"])) / folder / f"{backend['version']}-{claim}-{device}.json"
+
+
 def read(path: Path) -> dict[str, Any]:
     """A report from its file. Raises ValueError where it is none."""
     value = json.loads(path.read_text(encoding="utf-8"))

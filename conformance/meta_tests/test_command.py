@@ -57,6 +57,27 @@ def test_a_report_differs_from_itself_in_nothing_and_has_a_badge(made, tmp_path)
     assert "certified" in (tmp_path / "badge.svg").read_text()
 
 
+def test_a_badge_is_told_to_machines_too(made, capsys):
+    assert main(["conformance", "badge", str(made), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["left"] == "core dynamic" and told["right"].startswith("certified") and told["svg"].startswith("<svg")
+
+
+def test_a_valid_report_goes_to_its_place_in_a_catalog_and_another_does_not(made, tmp_path, capsys):
+    catalog = tmp_path / "catalog"
+    command = ["conformance", "submit", str(made), "--catalog", str(catalog)]
+    assert main(command) == 2  # it has no folder of reports
+    (catalog / "reports").mkdir(parents=True)
+    assert main(command) == 0
+    placed = catalog / "reports" / "2026.12" / "eager" / "1-dynamic-cpu.json"
+    assert report.read(placed) == report.read(made)
+    assert main(command) == 2 and main([*command, "--replace", "--json"]) == 0
+    made.write_text(made.read_text().replace('"outcome": "passed"', '"outcome": "failed"', 1))
+    before = placed.read_text()
+    assert main([*command, "--replace"]) == 1
+    assert placed.read_text() == before and "not valid" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

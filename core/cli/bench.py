@@ -35,7 +35,10 @@ def _bench(parsed: argparse.Namespace) -> int:
     try:
         model, arguments = load_model(parsed.model)
     except (ImportError, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-        print(f"{parsed.model}: {error}\n{USE}", file=sys.stderr)
+        if parsed.json:
+            print_json({"error": {"what": f"{parsed.model}: {error}", "remedy": USE}})
+        else:
+            print(f"{parsed.model}: {error}\n{USE}", file=sys.stderr)
         return USAGE
     names = [name.strip() for name in parsed.backends.split(",") if name.strip()]
     rows = compare(model, arguments, names, training=parsed.training, rounds=max(parsed.rounds, 1))

@@ -45,6 +45,10 @@ def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
     badge = commands.add_parser("badge", parents=[common], help="a badge of a report, as SVG")
     badge.add_argument("report", metavar="REPORT")
     badge.add_argument("--out", metavar="FILE")
+    submit = commands.add_parser("submit", parents=[common], help="put a report into a copy of the catalog")
+    submit.add_argument("report", metavar="REPORT")
+    submit.add_argument("--catalog", required=True, metavar="DIR", help="the catalog's folder, with reports/ in it")
+    submit.add_argument("--replace", action="store_true", help="in place of a report of the same run there")
     parser.set_defaults(run=_suite)
 
 

@@ -23,7 +23,10 @@ def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
 
 def _explain(parsed: argparse.Namespace) -> int:
     if not os.path.isfile(parsed.script):
-        print(f"there is no script {parsed.script}", file=sys.stderr)
+        if parsed.json:
+            print_json({"error": {"what": f"there is no script {parsed.script}"}})
+        else:
+            print(f"there is no script {parsed.script}", file=sys.stderr)
         return USAGE
     from ..report.explain import Explanation, listening
     from ..report.explanation_page import as_data, page

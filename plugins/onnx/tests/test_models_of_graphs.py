@@ -123,3 +123,46 @@ def test_a_target_that_drops_nan_gets_relu_from_comparisons():
     graph = graph_of(lambda x: torch.relu(x), torch.ones(3))
     made = convert(graph, target=Target(drops_nan=frozenset(("Max", "Min", "Relu"))))
     assert "Relu" not in {node.op_type for node in made.model.graph.node}
+
+
+CUDA_ATTENTION = {  # what comes between the values and the numbers of the CPU's operator
+    "_scaled_dot_product_efficient_attention": (None, False),
+    "_scaled_dot_product_flash_attention": (),
+    "_scaled_dot_product_cudnn_attention": (None, False),
+}
+
+
+def attention_of(name, query, causal):
+    """The graph of an attention with its operator replaced by one of CUDA's."""
+    graph = graph_of(lambda q: torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=causal), query)
+    (node,) = [node for node in calls_of(graph) if "flash_attention" in str(node.target)]
+    node.target = getattr(torch.ops.aten, name).default
+    node.args = (*node.args[:3], *CUDA_ATTENTION[name], 0.0, causal)
+    return graph, node
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", CUDA_ATTENTION)
+def test_attention_of_cuda_is_that_of_the_cpu(name, causal):
+    from onnx.reference import ReferenceEvaluator
+
+    query = torch.randn(2, 3, 5, 4)
+    graph, _ = attention_of(name, query, causal)
+    made = convert(graph, target=Target("test", 18))
+    (found,) = ReferenceEvaluator(made.model).run(None, {"in0": query.numpy()})
+    expected = torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=causal)
+    torch.testing.assert_close(torch.from_numpy(found), expected)
+
+
+@pytest.mark.parametrize("name", CUDA_ATTENTION)
+def test_attention_of_cuda_that_keeps_what_its_backward_needs_is_refused(name):
+    import operator
+
+    graph, node = attention_of(name, torch.randn(2, 3, 5, 4), False)
+    assert not unsupported_reason(node, Target("test", 18))
+    (output,) = [node for node in graph.graph.nodes if node.op == "output"]
+    with graph.graph.inserting_before(output):
+        sums = graph.graph.call_function(operator.getitem, (node, 1))
+        sums.meta.update(node.meta)
+    output.args = ((*output.args[0], sums),)
+    assert "backward" in str(unsupported_reason(node, Target("test", 18)))

@@ -52,6 +52,74 @@ def flash_attention(
     return b.node("MatMul", weights, value), sums
 
 
+@converts("aten._scaled_dot_product_efficient_attention.default")
+def efficient_attention(
+    b: ModelBuilder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Value, None, None, None]:
+    """The same on CUDA, its result alone: the sums and the state of the generator are for a backward."""
+    return _on_cuda(b, query, key, value, attn_bias, dropout_p, is_causal, scale), None, None, None
+
+
+@converts("aten._scaled_dot_product_flash_attention.default")
+def cuda_flash_attention(
+    b: ModelBuilder,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Value | None, ...]:
+    """The same on CUDA, its result alone."""
+    return _on_cuda(b, query, key, value, None, dropout_p, is_causal, scale), *(None,) * 8
+
+
+@converts("aten._scaled_dot_product_cudnn_attention.default")
+def cudnn_attention(
+    b: ModelBuilder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Value | None, ...]:
+    """The same on CUDA, its result alone."""
+    return _on_cuda(b, query, key, value, attn_bias, dropout_p, is_causal, scale), *(None,) * 8
+
+
+def _on_cuda(
+    b: ModelBuilder,
+    query: Value,
+    key: Value,
+    value: Value,
+    bias: Value | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Value:
+    if any(b.wanted(place) for place in range(1, 9)):
+        raise ConversionError("what attention on CUDA keeps for its backward has no form in ONNX")
+    if bias is not None:
+        raise ConversionError("attention on CUDA with a bias: what a row that is masked as a whole gives is not known")
+    return flash_attention(b, query, key, value, dropout_p, is_causal, scale=scale)[0]
+
+
 def _transposed(b: ModelBuilder, key: Value) -> Value:
     order = list(range(key.rank))
     order[-1], order[-2] = order[-2], order[-1]

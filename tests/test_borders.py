@@ -55,7 +55,7 @@ BORDERS = {
     ("core/guards/checks.py", "shorten"): ("answers", "a report survives a user's __repr__"),
     ("core/guards/failure.py", "explain_guard"): ("answers", "a report survives user objects"),
     ("plugins/onnxrt/core_onnxrt/engine.py", "open_engine"): ("raises", "the edge of the runtime: CompileFailed"),
-    ("plugins/openvino/core_openvino/artifact.py", "compile_graph"): (
+    ("plugins/openvino/core_openvino/artifact.py", "_model_call"): (
         "raises",
         "the edge of the runtime: CompileFailed",
     ),

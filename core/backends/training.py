@@ -68,14 +68,30 @@ def wrap_training(
     function = type("CompiledGraph", (torch.autograd.Function,), members)
     apply = torch_compat.function_apply(function)
     if joint.epilogue.trivial:
-        return _direct(apply)
+        run = _direct(apply)
+        return run if state.grad_enabled else _with_gradients(run)
     code = Code("compiled", graph.inputs)
     code.namespace["apply"] = apply
     code.line(f"{tuple_text(graph.slots)} = apply({', '.join(graph.inputs)})")
     requires_grad = [item.requires_grad for item in joint.inputs]
-    write_epilogue(code, joint.epilogue, fakes, grad_enabled=state.grad_enabled, requires_grad=requires_grad)
+    write_epilogue(code, joint.epilogue, fakes, grad_enabled=True, requires_grad=requires_grad)
     compiled = code.finish()
     follow(compiled, code.namespace, "apply", apply)
+    return compiled if state.grad_enabled else _with_gradients(compiled)
+
+
+def _with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` for calls in which gradients are off: the program turns them on in the graph (it leaves `no_grad` there,
+    that it entered before), and what was made before that is marked as not differentiable."""
+    code = Code("compiled", ["*inputs"])
+    switch = code.bind(torch_compat.set_grad_enabled_function(), "set_grad_enabled")
+    code.line(f"{switch}(True)")
+    code.line("try:")
+    code.line("    return run(*inputs)")
+    code.line("finally:")
+    code.line(f"    {switch}(False)")
+    compiled = code.finish()
+    follow(compiled, code.namespace, "run", run)
     return compiled
 
 

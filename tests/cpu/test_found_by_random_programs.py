@@ -466,3 +466,45 @@ def test_a_number_that_grows_reaches_the_backend_with_what_it_is_made_of(backend
     ours = run(core.compile(Grown.grow, backend=backend, fullgraph=True), Grown())
     assert same(ours, run(Grown.grow, Grown()))
     assert core.stats()["graphs"] == 2
+
+
+def leaves_no_grad_behind_a_break(x):
+    with torch.no_grad():
+        y = x * 2
+        print(end="")
+        y = y + x
+    return x * y, y
+
+
+def leaves_it_and_returns_views(x):
+    with torch.no_grad():
+        print(end="")
+        before = x * 2
+    z = x * 3
+    return x.view(-1), z, z[1:], before, before[1:]
+
+
+def leaves_it_having_written(x):
+    total = x * 2
+    with torch.no_grad():
+        print(end="")
+        total.mul_(2)
+    return total * x, total
+
+
+@pytest.mark.parametrize("fn", [leaves_no_grad_behind_a_break, leaves_it_and_returns_views, leaves_it_having_written])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_gradients_that_the_graph_itself_turns_on(fn, backend):
+    def run(subject):
+        found = []
+        for _ in range(2):
+            x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            made = subject(x)
+            carrying = [t for t in made if t.requires_grad]
+            sum((i + 1) * t.sum() for i, t in enumerate(carrying)).backward()
+            found.append([x.grad, torch.is_grad_enabled(), *((t.requires_grad, t.detach()) for t in made)])
+        return found
+
+    core.reset()
+    assert same(run(core.compile(fn, backend=backend)), run(fn))
+    assert core.stats()["breaks"] == 1

@@ -10,7 +10,8 @@ __version__ = "0.1.0"
 _EXPORTS = {
     **dict.fromkeys(
         "compile optimize disable reset explain stats list_backends set_default_backend get_default_backend "
-        "compile_module_ capture_program unload_backend refresh".split(),
+        "compile_module_ capture_program unload_backend refresh save_cache_artifacts load_cache_artifacts "
+        "load_compiled_function set_enable_guard_collectives".split(),
         "api",
     ),
     **dict.fromkeys(("is_compiling", "is_dynamo_compiling", "is_exporting"), "options"),
@@ -24,6 +25,7 @@ _EXPORTS = {
         "skip_guard_on_all_nn_modules_unsafe keep_tensor_guards_unsafe keep_portable_guards_unsafe".split(),
         "guards.filter",
     ),
+    "wrap_numpy": "capture.polyfills.numpy_function",
     "config": "settings",
     "set_stance": "stance",
     "cudagraph_mark_step_begin": "step",
@@ -53,12 +55,17 @@ if TYPE_CHECKING:
     from .api import explain as explain
     from .api import get_default_backend as get_default_backend
     from .api import list_backends as list_backends
+    from .api import load_cache_artifacts as load_cache_artifacts
+    from .api import load_compiled_function as load_compiled_function
     from .api import optimize as optimize
     from .api import refresh as refresh
     from .api import reset as reset
+    from .api import save_cache_artifacts as save_cache_artifacts
     from .api import set_default_backend as set_default_backend
+    from .api import set_enable_guard_collectives as set_enable_guard_collectives
     from .api import stats as stats
     from .api import unload_backend as unload_backend
+    from .capture.polyfills.numpy_function import wrap_numpy as wrap_numpy
     from .errors import BackendError as BackendError
     from .errors import CoreError as CoreError
     from .errors import Unsupported as Unsupported

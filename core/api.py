@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _C, events, stance
 from .errors import InvalidOption
@@ -16,6 +17,8 @@ from .options import CompileOptions, disabled
 from .settings import config
 
 GUARD_FILTER = "guard_filter_fn"
+
+_began = time.time()  # before anything can be compiled
 
 _callables: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
 _every: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -181,6 +184,9 @@ def _compile_object(model: Any, settings: CompileOptions, resolved: Any, shared:
     if isinstance(model, _C.CompiledCallable):
         return one(model.fn)
     if isinstance(model, types.FunctionType):
+        behind = model.__dict__.get("_torchdynamo_orig_callable")
+        if behind is not None and not model.__dict__.get("_torchdynamo_disable"):  # what torch.compile made of it
+            return _compile_object(behind, settings, resolved, shared)
         return one(model)
     if isinstance(model, types.MethodType):
         return types.MethodType(_compile_object(model.__func__, settings, resolved, shared), model.__self__)
@@ -316,6 +322,56 @@ def unload_backend(name: str) -> None:
     _callables.clear()  # so that compile makes new ones, with the backend as it is loaded then
     for finding in default_registry().unload(name):
         warnings.warn(f"{finding.text}; {finding.remedy}", RuntimeWarning, stacklevel=2)
+
+
+def save_cache_artifacts() -> tuple[bytes, Any] | None:
+    """What this process has compiled, or found compiled on disk, as bytes for load_cache_artifacts, and a CacheInfo.
+
+    None when there is nothing. Only backends that can serialize keep anything on disk, and none with
+    `core.config.store_artifacts` off.
+    """
+    from .cache.bundle import saved
+
+    return saved(_began - 1)  # file systems count time in steps
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> Any:
+    """Put the artifacts of save_cache_artifacts where compiling looks for them; a CacheInfo says what they are.
+
+    None, with a warning, for bytes that are none. They hold compiled code: load only what you trust to run here.
+    """
+    from .cache.bundle import loaded
+
+    if not isinstance(serialized_artifacts, bytes):
+        raise InvalidOption(
+            f"load_cache_artifacts() takes bytes, not {type(serialized_artifacts).__name__}",
+            instead="nothing was loaded",
+            remedy="pass the first element of what save_cache_artifacts() returned",
+        )
+    return loaded(serialized_artifacts)
+
+
+def load_compiled_function(file: Any, *, f_globals: Any = None, external_data: Any = None) -> NoReturn:
+    """Raises InvalidOption: core writes no file that holds a compiled function with its guards."""
+    raise InvalidOption(
+        "load_compiled_function() has nothing to read: core keeps what backends compiled, not whole functions",
+        instead="nothing was loaded",
+        remedy="load_cache_artifacts() with the bytes of save_cache_artifacts(), then core.compile the function",
+    )
+
+
+def set_enable_guard_collectives(enabled: bool) -> bool:
+    """Whether ranks agree on recompiling by a collective at each call: never. Returns False; True raises InvalidOption.
+
+    A compile of core's issues no collective, so a rank that compiles lets the others wait, and they don't hang.
+    """
+    if enabled:
+        raise InvalidOption(
+            "guards of core issue no collectives",
+            instead="each rank goes on deciding for itself when to compile, which needs no other rank",
+            remedy="leave it off; to keep ranks from compiling at different times, mark sizes that differ as dynamic",
+        )
+    return False
 
 
 def stats() -> dict[str, int]:

@@ -39,6 +39,7 @@ from ..guards.tree import build_program
 from ..options import CompileOptions, disabled, strict
 from ..settings import config
 from ..stance import Stance, current
+from ..torch_compat import peer
 from ..variables.base import VariableTracker
 from ..variables.cell import CellVariable
 from . import policy, replacement
@@ -453,3 +454,6 @@ class EntryRecord:
         self.module = graph.module if graph is not None else None
         self.ops = graph.ops if graph is not None else 0
         self.code_name = code.co_qualname
+
+
+peer.keep_peer_out(FrameCompiler.__call__.__code__)  # a callee that torch.compile made brings its hook along

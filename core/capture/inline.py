@@ -78,9 +78,11 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
                 return call_function(tx, body, args, kwargs)
             original = getattr(fn.fn, "_torchdynamo_orig_callable", None)
             disabled = getattr(fn.fn, "_torchdynamo_disable", False) and not policy.marked_by_peer(fn.fn)
-            if isinstance(original, types.FunctionType) and not disabled:
+            if isinstance(original, (types.FunctionType, types.MethodType)) and not disabled:
                 # what torch.compile made of a function: its own compiler has no place in a graph of ours
                 return call_function(tx, fn.get_attr(tx, "_torchdynamo_orig_callable").realize(tx), args, kwargs)
+            if policy.is_compiled_module_call(fn.fn):
+                return call_function(tx, args[0].realize(tx).get_attr(tx, "_orig_mod").realize(tx), args[1:], kwargs)
             refuse_disabled(fn.fn)
             raise Unsupported(
                 f"{fn.fn.__module__}.{fn.fn.__qualname__}() is not traced",

@@ -11,6 +11,7 @@ from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.source import AttrSource
 from ..marks import FunctionMarks, function_marks
+from ..torch_compat import peer
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
@@ -58,7 +59,8 @@ def _peer_marks(fn: VT, target: Any) -> FunctionMarks | None:
         return FunctionMarks(constant_result=True)
     if torch_compat.peer_allows_in_graph(target):
         return FunctionMarks(in_graph=True)
-    return None
+    substitute = peer.substitute_of(target)
+    return FunctionMarks(replacement=substitute[0], folds=substitute[1]) if substitute is not None else None
 
 
 def _constant_result(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:

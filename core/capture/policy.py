@@ -113,6 +113,7 @@ INLINED_FUNCTIONS = frozenset(
         "torch.jit.annotate",
         "torch.jit._script._unwrap_optional",
         "torch.jit._trace._script_if_tracing.<locals>.wrapper",
+        "torch._dynamo.eval_frame.OptimizedModule.__getattr__",
     )
 )
 
@@ -186,6 +187,11 @@ def keeps_out_only_itself(fn: types.FunctionType) -> bool:
 def is_disabling_wrapper(code: types.CodeType, globals_dict: dict[str, Any]) -> bool:
     """True for the wrapper that torch.compiler.disable makes: what it calls is not captured either."""
     return globals_dict.get("__name__") == PEER_FRAMES and code.co_qualname.startswith("DisableContext.")
+
+
+def is_compiled_module_call(fn: types.FunctionType) -> bool:
+    """True for the method through which what torch.compile made of a module is called."""
+    return fn.__module__ == PEER_FRAMES and fn.__qualname__ == "OptimizedModule.__call__"
 
 
 def function_verdict(fn: types.FunctionType) -> Verdict:

@@ -83,3 +83,47 @@ def test_switches_tell_that_code_is_captured():
     assert compiling == (True, True) and other == (False, False, False)
     assert fn(torch.ones(2))[1] == (False, False)
     assert core.stats()["graphs"] == 1
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * 2
+
+
+def compiled_in_place(module):
+    module.compile(backend="eager")
+    return module
+
+
+@pytest.mark.parametrize("make", [lambda module: torch.compile(module, backend="eager"), compiled_in_place])
+def test_a_module_of_torch_compile_is_traced_as_the_module_behind_it(backend, make):
+    def build():
+        return Outer(make(torch.nn.Linear(3, 3))), (torch.randn(2, 3),)
+
+    agrees(build, backend)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_module_that_torch_compiled_in_place_runs_behind_a_break_too(nested):
+    inner = compiled_in_place(torch.nn.Linear(3, 3))
+
+    @core.disable
+    def apart(x):
+        return x
+
+    compiled = core.compile(lambda x: inner(apart(x + 1)) * 2, backend="eager", nested=nested)
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(compiled(x), inner(x + 1) * 2)
+
+
+def test_compiling_what_torch_compile_made_compiles_what_is_behind_it():
+    module = torch.nn.Linear(3, 3)
+    x = torch.randn(2, 3)
+    for made in (torch.compile(module, backend="eager"), torch.compile(module.forward, backend="eager")):
+        core.reset()
+        torch.testing.assert_close(core.compile(made, backend="eager", fullgraph=True)(x), module(x))
+        assert core.stats()["graphs"] == 1

@@ -134,5 +134,5 @@ def test_the_profiles_hold_operators_in_their_dtypes():
 
 
 def test_messages_do_not_tell_where_packages_lie():
-    text = for_report(f"at {core_conformance.__file__}:3 and {torch.__file__}:4, not at /home/user/program.py:5")
-    assert text == "at core_conformance/__init__.py:3 and torch/__init__.py:4, not at /home/user/program.py:5"
+    text = for_report(f"at {core_conformance.__file__}:3 and {torch.__file__}:4, not at /home/nobody/program.py:5")
+    assert text == "at core_conformance/__init__.py:3 and torch/__init__.py:4, not at /home/nobody/program.py:5"

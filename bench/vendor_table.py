@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -37,6 +37,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 TIMEOUT_S = 900
 COLUMNS = ("model", "backend", "weights", "error", "eager_error", "compile_s", "run_us", "ratio", "inductor", "own")
 HEADER = ("model", "backend", "weights", "error", "eager err", "compile s", "ms", "/eager", "/inductor", "own cost")
+WIDTHS = (9, 10, 7, 8, 9, 9, 9, 7, 9, 8)
 LEGEND = """error: relative, against float64, eager's beside it; compile s: first call less a later one, empty cache;
 ms: median of a call; /eager, /inductor: median over rounds of their time by the backend's, above 1 is faster than they;
 own cost: share of the graph's estimated cost that the backend computes itself, the rest went to the fallback"""
@@ -215,7 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--clock", choices=tuple(CLOCKS), default="wall", help="cpu: of the process, for a busy machine"
     )
     parser.add_argument("--json", action="store_true", help="rows and machine, as the catalog has benchmarks")
-    parser.add_argument("--out", type=Path, help="also write that JSON here")
+    parser.add_argument(
+        "--out", type=Path, help="also write that JSON here, row by row; a run that was interrupted goes on"
+    )
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "BACKEND"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
@@ -223,41 +226,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     models = [name for name in options.models.split(",") if name]
     backends = [name for name in options.backends.split(",") if name] or installed()
-    widths = (9, 10, 7, 8, 9, 9, 9, 7, 9, 8)
-    line = "  ".join(title.rjust(width) for title, width in zip(HEADER, widths))
-    rows: list[dict[str, Any]] = []
-    if not options.json:
-        print(line, flush=True)
-    for model in models:
-        with tempfile.TemporaryDirectory() as cache:
-            for backend in backends:
-                for row in in_process(model, backend, options.rounds, options.threads, options.clock, cache):
-                    rows.append(row)
-                    if not options.json:
-                        text = "  ".join(value.rjust(width) for value, width in zip(shown(row), widths))
-                        print(f"{text}  {row['note']}".rstrip(), flush=True)
-    made = {
+    made: dict[str, Any] = {
         "machine": machine(),
         "date": date.today().isoformat(),
         "versions": {name: installed_version(name) for name in ("torch", "core", *_runtimes())},
         "rounds": options.rounds,
         "threads": options.threads,
         "clock": options.clock,
-        "rows": rows,
+        "rows": [],
     }
+    rows = made["rows"] = kept_rows(options.out, made)
+    if not options.json:
+        print(line(HEADER), flush=True)
+    for model in models:
+        with tempfile.TemporaryDirectory() as cache:
+            for backend in backends:
+                here = [row for row in rows if (row["model"], row["backend"]) == (model, backend)]
+                if not here:
+                    here = in_process(model, backend, options.rounds, options.threads, options.clock, cache)
+                    rows += here
+                    write(made, options.out)
+                for row in here if not options.json else ():
+                    print(f"{line(shown(row))}  {row['note']}".rstrip(), flush=True)
     if options.json:
         print(json.dumps(made, indent=1))
     else:
         print(LEGEND)
-        print(
-            ", ".join(map(str, made["machine"].values())),
-            f"{options.threads} thread(s), {options.clock} time",
-            made["versions"],
-        )
-    if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        how = (f"{options.threads} thread(s)", f"{options.clock} time", f"{options.rounds} rounds")
+        print("; ".join([*made["machine"].values(), *how, *(f"{a} {b}" for a, b in made["versions"].items())]))
     return 1 if any(map(wrong, rows)) else 0
+
+
+def kept_rows(out: Path | None, made: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a run that was interrupted: of this day and machine, these versions and settings."""
+    if out is None or not out.is_file():
+        return []
+    old = json.loads(out.read_text(encoding="utf-8"))
+    same = all(old.get(key) == value for key, value in made.items() if key != "rows")
+    return list(old["rows"]) if same else []
+
+
+def write(made: Mapping[str, Any], out: Path | None) -> None:
+    """The rows so far."""
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+def line(cells: Sequence[str]) -> str:
+    """A row of the printed table."""
+    return "  ".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS))
 
 
 def _runtimes() -> list[str]:

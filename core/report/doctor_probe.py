@@ -7,6 +7,7 @@ the process with the place where it stood, in the words of faulthandler.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +23,23 @@ from ..plugin import Finding, Probe
 def main(arguments: Sequence[str]) -> None:
     """arguments: the backend's qualified name, the limit in seconds, and perhaps --verify."""
     name, seconds, *more = arguments
-    faulthandler.dump_traceback_later(float(seconds), exit=True)
     registry = default_registry()
+    _have_torch(registry, name)
+    faulthandler.dump_traceback_later(float(seconds), exit=True)
     findings = list(_findings(registry, name, verify="--verify" in more))
     faulthandler.cancel_dump_traceback_later()
     rows = [[finding.level, finding.text, finding.remedy] for finding in findings]
     print("\n" + json.dumps({"findings": rows}, default=str), flush=True)
+
+
+def _have_torch(registry: Registry, name: str) -> None:
+    """Import torch for a backend that says it needs it: those seconds are not the backend's."""
+    try:
+        manifest = registry.find(name).manifest
+    except CoreError:
+        return
+    if manifest is not None and "torch" in manifest.requires_import:
+        importlib.import_module("torch")
 
 
 def _findings(registry: Registry, name: str, *, verify: bool) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.source import AttrSource
 from ..marks import FunctionMarks, function_marks
@@ -57,7 +56,7 @@ def region_body(tx: Any, fn: VT) -> VT | None:
 def _peer_marks(fn: VT, target: Any) -> FunctionMarks | None:
     if isinstance(fn, UserFunctionVariable) and target.__dict__.get(CONSTANT):
         return FunctionMarks(constant_result=True)
-    if torch_compat.peer_allows_in_graph(target):
+    if peer.allows_in_graph(target):
         return FunctionMarks(in_graph=True)
     substitute = peer.substitute_of(target)
     return FunctionMarks(replacement=substitute[0], folds=substitute[1]) if substitute is not None else None

@@ -114,6 +114,10 @@ INLINED_FUNCTIONS = frozenset(
         "torch.jit._script._unwrap_optional",
         "torch.jit._trace._script_if_tracing.<locals>.wrapper",
         "torch._dynamo.eval_frame.OptimizedModule.__getattr__",
+        "torch.fx.experimental.symbolic_shapes.guard_size_oblivious",
+        "torch.fx.experimental.symbolic_shapes.guard_or_false",
+        "torch.fx.experimental.symbolic_shapes.guard_or_true",
+        "torch.fx.experimental.symbolic_shapes.statically_known_true",
     )
 )
 
@@ -149,6 +153,9 @@ PEER_REGION = "__marked_compile_region_fn__"  # set by torch.compiler.nested_com
 QUIET_CODE = tuple(
     getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist", "_gcd_import")
 )
+
+
+DEPRECATIONS = ("typing_extensions", "warnings")  # their wrapper of a function: a warning, and the function
 
 
 def is_stdlib(module: str) -> bool:
@@ -207,7 +214,7 @@ def function_verdict(fn: types.FunctionType) -> Verdict:
     if owner == "torch" or owner.startswith("torch."):
         return Verdict.INLINE if f"{owner}.{fn.__code__.co_qualname}" in INLINED_FUNCTIONS else _torch_verdict(owner)
     root = owner.partition(".")[0]
-    if owner in INLINED_STDLIB:
+    if owner in INLINED_STDLIB or owner in DEPRECATIONS and "__deprecated__" in fn.__dict__:
         return Verdict.INLINE
     if root in SKIPPED_PACKAGES and not owner.startswith(POLYFILLS):
         return Verdict.SKIP

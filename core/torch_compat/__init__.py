@@ -402,6 +402,10 @@ def pad_decomposition() -> Any:
     return constant_pad_nd
 
 
+LONGEST_PRODUCT = 64
+"""Powers of symbols up to this one are written as products."""
+
+
 def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
     """Write a sympy expression as call nodes; `symbols` maps its free symbols to nodes. Returns the last node."""
     import torch.fx as fx
@@ -412,6 +416,14 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
         @staticmethod
         def int_truediv(a: Any, b: Any) -> Any:
             return a / b  # on numbers of the call, so Python's own division
+
+        @staticmethod
+        def pow_by_natural(a: Any, b: Any) -> Any:
+            # what sympy makes of products: of floats these are infinite where a power raises OverflowError
+            result = a
+            for _ in range(b - 1 if isinstance(b, int) and 1 <= b <= LONGEST_PRODUCT else 0):
+                result = result * a
+            return result if result is not a or b == 1 else a**b
 
         @staticmethod
         def cos(x: Any) -> Any:
@@ -625,13 +637,6 @@ associative_scan = torch._higher_order_ops.associative_scan
 
 HigherOrderOperator = torch._ops.HigherOrderOperator
 """The class of torch.ops.higher_order.<operator>: operators that take functions."""
-
-
-def peer_allows_in_graph(fn: Any) -> bool:
-    """True for a function given to torch.compiler.allow_in_graph, which has loaded the peer for that."""
-    rules = sys.modules.get(f"{_PEER}.trace_rules")
-    allowed = getattr(rules, "_allowed_callable_ids", None)
-    return allowed is not None and id(fn) in allowed
 
 
 CustomOperator = torch._library.custom_ops.CustomOpDef

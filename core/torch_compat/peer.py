@@ -30,3 +30,10 @@ def substitute_of(fn: Any) -> tuple[Any, bool] | None:
     if traced is None or traced.__module__.startswith("torch."):
         return None
     return traced, bool(getattr(handler, "__torch_dynamo_can_constant_fold_through__", False))
+
+
+def allows_in_graph(fn: Any) -> bool:
+    """True for a function given to torch.compiler.allow_in_graph, which has loaded the peer for that."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    allowed = getattr(rules, "_allowed_callable_ids", None)
+    return allowed is not None and id(fn) in allowed

@@ -26,6 +26,7 @@ from .itertool import make_tee
 from .late_text import late_text
 from .literal import fold, run
 from .sequence import sort_items
+from .symbolic import both_of_data
 from .text import ascii_of, format_value, text_of
 from .untraced_tensor import UntracedTensorVariable
 
@@ -105,7 +106,9 @@ def _extreme(name: str, op: Any) -> Handler:
         best = best_key = None
         while (item := iterator.next_item(tx)) is not None:
             rank = item if is_none(function) else tx.call_function(function, [item], {})  # type: ignore[arg-type]
-            if best is None or tx.truth(tx.binary(op, rank, best_key)):  # type: ignore[arg-type]
+            if best is not None and rank is item and both_of_data(best, item.realize(tx)):
+                best = best_key = tx.graph_call(torch.sym_min if name == "min" else torch.sym_max, [best, item], {})
+            elif best is None or tx.truth(tx.binary(op, rank, best_key)):  # type: ignore[arg-type]
                 best, best_key = item, rank
         if best is not None:
             return best

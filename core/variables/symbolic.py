@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..torch_compat import tracing
 from .base import VariableTracker
 
 if TYPE_CHECKING:
@@ -91,3 +92,13 @@ class SymbolicVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_graph_output(self.value)
+
+
+def both_of_data(left: VT, right: VT) -> bool:
+    """Whether which of two ints is the larger depends on what only the data knows."""
+    if left.python_type() is not int or right.python_type() is not int:
+        return False
+    return any(
+        number.kind == "symbolic" and tracing.depends_on_data(number.symbol)  # type: ignore[attr-defined]
+        for number in (left, right)
+    )

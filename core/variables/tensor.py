@@ -277,12 +277,17 @@ class TensorVariable(VariableTracker):
             if name == "__len__":
                 return tx.graph_method("size", [self, tx.constant(0)], {})
             return tx.graph_method(name, [self, *args], kwargs)
-        values = [arg.value.fake if arg.kind == "tensor" else arg.look_inside(tx).as_constant() for arg in args]  # type: ignore[attr-defined]
-        keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
+        values = [arg.value.fake if arg.kind == "tensor" else self._known(tx, arg) for arg in args]  # type: ignore[attr-defined]
+        keywords = {key: self._known(tx, value) for key, value in kwargs.items()}
         result = tx.run_on_fakes(getattr(type(self.fake), name), [self.fake, *values], keywords)
         if isinstance(result, torch.Size):
             return self.shape(tx)
         return tx.graph_result(result, derived=True)
+
+    @staticmethod
+    def _known(tx: Tracer, argument: VT) -> Any:
+        argument = argument.realize(tx)
+        return (argument.specialize(tx) if argument.kind == "symbolic" else argument.look_inside(tx)).as_constant()  # type: ignore[attr-defined]
 
     def method_backward(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
         return tx.inline(torch.Tensor.backward, [self, *args], kwargs)
@@ -299,6 +304,11 @@ class TensorVariable(VariableTracker):
             if len(given) == 1 and given[0].kind in ("list", "tuple"):
                 return tx.graph_method("new_tensor", [self, given[0]], device)
         raise self.refuse("Tensor.new", remedy="use new_empty, new_zeros or new_tensor")
+
+    def method_as_subclass(self, tx: Tracer, cls: VT) -> VT | None:
+        from .tensor_subclass import as_subclass
+
+        return as_subclass(tx, self, cls)
 
     def method_type(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
         if args or kwargs:

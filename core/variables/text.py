@@ -69,6 +69,10 @@ def _text(tx: Tracer, tracker: VT, function: Any, outer: frozenset[int]) -> str:
     give = getattr(tracker, "as_python_object", None)
     if give is not None and tracker.kind in ("python_module", "opaque") and raw is not object.__repr__:
         return _guarded(tx, tracker, function, give())
+    outside = getattr(tracker, "fn", None)
+    lasts = not tracker.mutable or tx.options.fullgraph  # else each call may bring another, with another address
+    if tracker.kind == "function" and isinstance(outside, types.FunctionType) and lasts:
+        return _guarded(tx, tracker, function, outside)
     raise tracker.refuse(f"{function.__name__}()", remedy="give the class a __repr__ that names no address")
 
 

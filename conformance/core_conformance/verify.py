@@ -17,7 +17,8 @@ from .seeds import seed_of
 DISTRIBUTION = "core-conformance"
 NAMESPACE = "core-conformance"
 """What signatures are made for."""
-OUTCOMES = ("passed", "failed", "declared", "xfailed", "skipped")
+WORTH = ("passed", "skipped", "declared", "xfailed", "failed")
+"""Outcomes, the best first: a test that passed and is skipped now says less than it did."""
 NEEDED = (
     "schema suite profile backend device tests summary environment nonce seed started ended declarations digest"
 ).split()
@@ -60,7 +61,7 @@ def _contents(made: Mapping[str, Any]) -> Iterable[Problem]:
     if not tests:
         yield Problem("empty", "it has no test")
     for name, test in tests.items():
-        if test.get("outcome") not in OUTCOMES:
+        if test.get("outcome") not in WORTH:
             yield Problem("outcome", f"{name} has the outcome {test.get('outcome')!r}")
         elif test["outcome"] == "failed" and not test.get("message"):
             yield Problem("outcome", f"{name} failed, and nothing says how")
@@ -134,7 +135,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list
         elif name not in after:
             changed["gone"].append(f"{name}: {before[name]['outcome']}")
         elif before[name]["outcome"] != after[name]["outcome"]:
-            good = after[name]["outcome"] in report.GOOD
-            text = f"{name}: {before[name]['outcome']}, now {after[name]['outcome']}"
-            changed["better" if good else "worse"].append(text)
+            was, now = before[name]["outcome"], after[name]["outcome"]
+            kind = "better" if WORTH.index(now) < WORTH.index(was) else "worse"
+            changed[kind].append(f"{name}: {was}, now {now}")
     return changed

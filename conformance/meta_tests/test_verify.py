@@ -135,3 +135,10 @@ def test_the_difference_of_two_reports_names_what_is_worse_better_new_and_gone()
     assert found["worse"] == [f"{DYNAMIC[0]}: passed, now failed"]
     assert found["gone"] == [f"{DYNAMIC[1]}: passed"] and found["new"] == [f"{OTHER[0]}: passed"]
     assert verify.difference(new, old)["better"] == [f"{DYNAMIC[0]}: failed, now passed"]
+
+
+def test_a_test_that_is_skipped_now_is_worse_than_one_that_passed():
+    old, new = made(), copy.deepcopy(made())
+    new["tests"][DYNAMIC[0]]["outcome"] = "skipped"
+    assert verify.difference(old, new)["worse"] == [f"{DYNAMIC[0]}: passed, now skipped"]
+    assert verify.difference(new, old)["better"] == [f"{DYNAMIC[0]}: skipped, now passed"]

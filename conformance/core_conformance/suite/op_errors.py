@@ -38,7 +38,7 @@ class OpErrorTests(ConformanceTests):
         """The class of exception is eager's, or one made from it."""
         op = operators()[operator]
         tried = 0
-        for error_input in op.error_inputs(torch.device(subject.device)):
+        for error_input in op.error_inputs(subject.device):
             one = error_input.sample_input
             sample = as_sample(one.input, one.args, one.kwargs)
             program = sample.program(function_of(op))

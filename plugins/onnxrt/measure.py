@@ -1,0 +1,151 @@
+"""Times of onnxrt on the CPU, paired: what a call costs beside the session's own run, and two models beside eager.
+
+    python plugins/onnxrt/measure.py [--rounds N] [--threads N]
+
+A row is the median over rounds in which the sides take turns; a ratio is that of eager's time over the other's, round
+by round. Times are those of the processor (all threads together), which a busy machine does not stretch. The session's
+own run is one with all memory bound beforehand. Each compiled result is compared with eager's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import core
+
+CALLS = 2000
+
+
+class Encoder(nn.Module):
+    """A transformer's encoder of four layers, width 256."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(256, 8, 1024, activation="gelu", batch_first=True)
+        self.layers = nn.ModuleList([layer, *[type(layer)(256, 8, 1024, 0.0, "gelu", batch_first=True) for _ in "abc"]])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = x + self.attend(layer, x)
+            x = layer.norm2(x + layer.linear2(nn.functional.gelu(layer.linear1(layer.norm1(x)))))
+        return x
+
+    @staticmethod
+    def attend(layer: Any, x: torch.Tensor) -> torch.Tensor:
+        """Self-attention, written out."""
+        weight, bias = layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias
+        q, k, v = nn.functional.linear(x, weight, bias).unflatten(-1, (3, 8, 32)).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return layer.self_attn.out_proj(mixed)
+
+
+class Convolutions(nn.Module):
+    """Three convolutions with normalisation, a residual, a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU())
+        self.second = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU())
+        self.third = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32))
+        self.last = nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        x = torch.relu(x + self.third(self.second(x)))
+        return self.last(x.mean((2, 3)))
+
+
+def seconds(call: Callable[[], Any], calls: int) -> float:
+    """Seconds of processor time a call."""
+    began = time.process_time()
+    for _ in range(calls):
+        call()
+    return (time.process_time() - began) / calls
+
+
+def taken(sides: dict[str, Callable[[], Any]], rounds: int, calls: int) -> dict[str, list[float]]:
+    """Seconds a call of each side, round by round."""
+    for call in sides.values():
+        seconds(call, max(1, calls // 10))
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, call in sides.items():
+            found[name].append(seconds(call, calls))
+    return found
+
+
+def overhead(rounds: int) -> bool:
+    """One relu of 4 x 16: the session, the artifact's call around it, the compiled function around that."""
+    from core.events import ArtifactBuilt, subscribe
+
+    built: list[Any] = []
+    unsubscribe = subscribe(lambda event: built.append(event) if isinstance(event, ArtifactBuilt) else None)
+    x = torch.randn(4, 16)
+    compiled = core.compile(torch.relu, backend="onnxrt")
+    good = torch.equal(compiled(x), torch.relu(x))
+    unsubscribe()
+    artifact = built[0].artifact
+    engine = artifact.owner.engine
+    binding, result = engine.io_binding(), torch.empty(4, 16)
+    port, made = artifact.owner.inputs[0], artifact.owner.results[0]
+    binding.bind_input(port.name, "cpu", 0, 1, [4, 16], x.data_ptr())
+    binding.bind_output(made.name, "cpu", 0, 1, [4, 16], result.data_ptr())
+    sides = {
+        "session": lambda: engine.run_with_iobinding(binding),
+        "artifact": lambda: artifact.call(x),
+        "core": lambda: compiled(x),
+        "eager": lambda: torch.relu(x),
+    }
+    times = taken(sides, rounds, CALLS)
+    for name, values in times.items():
+        above = statistics.median(one - session for one, session in zip(values, times["session"]))
+        print(
+            f"relu 4 x 16      {name:14} {statistics.median(values) * 1e6:9.2f} us   {above * 1e6:+7.2f} us", flush=True
+        )
+    return good
+
+
+def models(rounds: int) -> bool:
+    """Two models in eager mode, compiled, and compiled with frozen weights."""
+    good = True
+    torch.manual_seed(0)
+    subjects = {"encoder": (Encoder(), (4, 128, 256)), "convolutions": (Convolutions(), (8, 3, 64, 64))}
+    for name, (model, shape) in subjects.items():
+        model.eval()
+        x = torch.randn(shape)
+        with torch.no_grad():
+            sides = {"eager": model}
+            for label, options in (("core", {}), ("core, frozen", {"freeze": True})):
+                core.reset()
+                sides[label] = core.compile(model, backend="onnxrt", **options)
+                error = float((sides[label](x) - model(x)).abs().max())
+                good = good and error < 1e-4
+            times = taken({label: functools.partial(run, x) for label, run in sides.items()}, rounds, 3)
+        for label, values in times.items():
+            ratio = statistics.median(eager / own for eager, own in zip(times["eager"], values))
+            print(f"{name:16} {label:14} {statistics.median(values) * 1e3:9.2f} ms   {ratio:7.2f} x", flush=True)
+    return good
+
+
+def main() -> int:
+    """Print the rows; 1 where a result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=1)
+    parsed = parser.parse_args()
+    torch.set_num_threads(parsed.threads)
+    good = [overhead(parsed.rounds), models(parsed.rounds)]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 import pytest
-import torch
 
 from ..assertions import fail
 from ..samples import as_sample, function_of, operators

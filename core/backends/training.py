@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.fx as fx
 
 from .. import _C, torch_compat
 from ..graph.functional import JointGraph
@@ -42,6 +43,19 @@ class TrainingGraph:
             prefix = "i" if value.kind == "input" else "s"
             found[0 if value.is_number else 1].append(f"{prefix}{value.index}")
         return found
+
+    def slots_behind(self) -> list[frozenset[int]]:
+        """For each gradient that the backward computes, the slots whose incoming gradients it is made of."""
+        reach: dict[fx.Node, frozenset[int]] = {}
+        placeholders = [node for node in self.parts.backward.graph.nodes if node.op == "placeholder"]
+        for slot, node in zip(self.joint.tangent_slots, placeholders[len(self.parts.saved) :]):
+            reach[node] = frozenset((slot,))
+        for node in self.parts.backward.graph.nodes:
+            if node.op == "output":
+                return [reach[value] if isinstance(value, fx.Node) else frozenset() for value in node.args[0]]
+            if node not in reach:
+                reach[node] = frozenset().union(*(reach[operand] for operand in node.all_input_nodes))
+        return []
 
     def symbolic_tangents(self) -> list[int]:
         """Slots whose gradient has symbolic sizes: the forward keeps their shape, for zeros."""
@@ -173,6 +187,9 @@ def _backward(
     )
     code.line("if grad_enabled() or transform_level() is not None:")
     code.line(f"    return replay(ctx, {tuple_text(gradients)})")
+    absent = _absences(graph)
+    for slot in sorted(set().union(*absent.values())):
+        code.line(f"a{slot} = {gradients[slot]} is None")
     for slot in graph.joint.tangent_slots:
         _normalise(code, graph, slot, gradients)
     numbers, tensors = graph.saved_names()
@@ -184,11 +201,23 @@ def _backward(
     arguments = [*saved, *(f"g{slot}" for slot in graph.joint.tangent_slots)]
     count = sum(at is not None for at in graph.parts.gradients)
     write_run(code, names("r", count), arguments, [torch_compat.without_autocast_guard()])
-    results = ["None" if at is None else f"r{at}" for at in graph.parts.gradients]
+    results = []
+    for at in graph.parts.gradients:
+        none = " and ".join(f"a{slot}" for slot in sorted(absent.get(at, ())))
+        results.append("None" if at is None else f"None if {none} else r{at}" if none else f"r{at}")
     code.line(f"return {tuple_text(results)}")
     function = code.finish()
     code.namespace["run"] = _uncaptured(_compiled_at_first_use(code.namespace, compile_backward))
     return function
+
+
+def _absences(graph: TrainingGraph) -> dict[Any, frozenset[int]]:
+    """By gradient: the slots without whose gradients there is none, where that is not all of them.
+
+    Autograd leaves alone what no gradient reaches; zeros would give its `.grad` a value.
+    """
+    every = frozenset(graph.joint.tangent_slots)
+    return {at: slots for at, slots in enumerate(graph.slots_behind()) if slots and slots != every}
 
 
 def _uncaptured(call: Callable[..., Any]) -> Callable[..., Any]:

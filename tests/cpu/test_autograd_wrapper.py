@@ -55,6 +55,24 @@ def test_an_output_that_gets_no_gradient_counts_as_zeros():
         torch.testing.assert_close(found, expected)
 
 
+def test_an_input_that_no_gradient_reaches_gets_none():
+    def program(x, w, v):
+        return torch.tanh(x), w * v, w * 2
+
+    x, w, v = leaf(4, 5), leaf(4, 5, seed=1), leaf(4, 5, seed=2)
+    run = compiled(program, x, w, v)
+    for picked, reached in (((0,), "x"), ((1,), "wv"), ((2,), "w"), ((0, 2), "xw"), ((0, 1, 2), "xwv")):
+        leaves = {"x": x, "w": w, "v": v}
+        for item in leaves.values():
+            item.grad = None
+        sum(result.sum() for at, result in enumerate(run(x, w, v)) if at in picked).backward()
+        assert {name for name, item in leaves.items() if item.grad is not None} == set(reached)
+        found = {name: leaves[name].grad for name in reached}
+        wanted = [result.sum() for at, result in enumerate(program(x, w, v)) if at in picked]
+        expected = torch.autograd.grad(sum(wanted), [leaves[name] for name in reached])
+        torch.testing.assert_close(list(found.values()), list(expected))
+
+
 INCOMING = {
     "expanded": lambda size: torch.tensor(0.5).expand(size),
     "transposed": lambda size: torch.randn(size[::-1]).t(),

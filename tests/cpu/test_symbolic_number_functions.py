@@ -31,3 +31,15 @@ def test_a_relation_without_an_instruction_of_its_own_is_guarded():
     for scale in (2.5, 0.5, 3.5, 0.25, 2.75, -1.5):
         assert same(compiled(torch.ones(2), scale), fn(torch.ones(2), scale)), scale
     assert core.stats()["graphs"] <= 4
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_product_of_a_float_with_itself_may_become_infinite(backend):
+    def fn(x, scale):
+        squared = scale * scale
+        return x * squared, squared * squared * squared
+
+    compiled = core.compile(fn, backend=backend)
+    for scale in (1.5, 2.5, 3.0, 1e60, -1e200):
+        assert same(compiled(torch.ones(2), scale), fn(torch.ones(2), scale)), scale
+    assert core.stats()["graphs"] == 2

@@ -12,6 +12,7 @@ import torch.fx as fx
 from .. import torch_compat
 from ..errors import RecorderRefused
 from .constants import has_text, writable
+from .kernel_layouts import as_kernels_do
 from .tree import leaves, map_tree
 
 
@@ -71,7 +72,10 @@ class NodeEmitter:
             if self._shape_env is not None:
                 stack.enter_context(self._shape_env.suppress_guards())
             stack.enter_context(self._mode)
-            return target(*fakes, **fake_kwargs)
+            result = target(*fakes, **fake_kwargs)
+            if isinstance(target, torch_compat.OpOverload):
+                result = as_kernels_do(self._mode, target, fakes, fake_kwargs, result)
+            return result
 
     def attribute(self, value: Any) -> fx.Node:
         """A get_attr node for an object that no source text can stand for."""

@@ -17,7 +17,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import RecorderRefused, UserLine
-from . import static_fakes
+from . import kernel_layouts, static_fakes
 from .geometry import has_storage, same_geometry, storage_key
 from .history import history, is_leaf
 from .tree import leaves
@@ -238,7 +238,7 @@ def _recorder_type() -> type:
                         self.record.refuse(f"{op} was given a random generator", self.line)
             result = static_fakes.run(self.record.fake_mode, op, args, kwargs)
             if result is NotImplemented:
-                result = op(*args, **kwargs)
+                result = kernel_layouts.as_kernels_do(self.record.fake_mode, op, args, kwargs, op(*args, **kwargs))
             if before is not None and not self.backward and not same_geometry(before, args[0]):
                 if self.record.no_backward is None and (args[0]._is_view() or args[0].requires_grad):
                     # the engine takes views of subclasses again by their first function, not by their strides

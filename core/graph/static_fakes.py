@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import fakes
+from .kernel_layouts import lies_in_order
 
 Made = tuple[Any, ...]  # sizes and dtype of a result, and its strides where its elements are not in order
 Rule = Callable[..., "list[Made] | None"]
@@ -66,7 +67,7 @@ def _common_device(mode: Any, values: Sequence[Any], *, ordered: bool) -> torch.
     while waiting:
         item = waiting.pop()
         if isinstance(item, torch.Tensor):
-            if not fakes.is_bare_fake(mode, item) or (ordered and not item.is_contiguous()):
+            if not fakes.is_bare_fake(mode, item) or (ordered and not lies_in_order(item)):
                 return None
             if device is not None and item.device != device:
                 return None

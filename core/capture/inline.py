@@ -29,6 +29,7 @@ from . import (  # noqa: F401
     frames,
     host_calls,
     lazy_modules,
+    made_in_c,
     marked_calls,
     named_tuple_class,
     optimizers,

@@ -6,6 +6,7 @@ real set of their stand-ins (`hash_key`) goes through the same changes: it says 
 
 from __future__ import annotations
 
+import types
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ SET_ITERATOR: type = type(iter(set()))
 def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     """The tracker of a real set or frozenset, guarded by value."""
     tx.guard(source, TypeIs(type(value)))
-    if source is not None and not all(map(is_plain, value)):
+    if source is not None and not all(is_plain(item) or _is_its_identity(item) for item in value):
         return UnguardedVariable(value, f"{source.name()} {UNGUARDED}", REMEDY, source)
     return contents(tx, value, source).standing_for(value)
 
@@ -42,14 +43,21 @@ def contents(tx: Tracer, value: Any, source: Any) -> SetVariable:
         if plain and type(value) is frozenset:
             made.adopt(tx, value)
         return made
-    if not plain:
+    if not plain and not all(is_plain(item) or _is_its_identity(item) for item in base.__iter__(value)):
         raise Unsupported(f"{source.name()} {UNGUARDED}", remedy=REMEDY)
-    if type(value) is base:
+    if plain and type(value) is base:
         tx.guard(source, Equals(base(value)))
     else:
         tx.guard(source, Predicate((source,), SameElements(value)))
     order = list(base.__iter__(value))
     return SetVariable([tx.wrap(item, None, constant=True) for item in order], base, source, order)
+
+
+def _is_its_identity(item: Any) -> bool:
+    """True for a class or function that is equal to itself alone: which one it is says all that a set asks."""
+    if isinstance(item, type):
+        return type(item).__eq__ is type.__eq__ and type(item).__hash__ is type.__hash__
+    return isinstance(item, (types.FunctionType, types.BuiltinFunctionType))
 
 
 class SameElements:

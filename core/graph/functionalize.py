@@ -345,6 +345,9 @@ class Functionalizer:
         if not exact and not _stride_blind(twin):
             args, kwargs = self._recorded_strides(args, kwargs, call)
             exact = True
+        if out_names(call.op) and self._casts(twin, args, kwargs, targets):
+            self._run_clones(call, targets)  # some operators cast to the dtype of `out`, others refuse it
+            return
         node = self.emitter.emit(twin, args, kwargs, val=self._twin_val(twin, args, call, exact))
         produced = self._result_items(node)
         fresh = self._fresh_results(call)
@@ -352,6 +355,16 @@ class Functionalizer:
             self._bind(fake, item, call)
         values = [leaf for item in produced[len(fresh) :] for leaf in self._flat(item)]
         self._store_all(targets, values)
+
+    def _casts(self, twin: Any, args: Any, kwargs: Any, targets: list[Any]) -> bool:
+        """Whether the twin's results have other dtypes than the tensors that they are to be written to."""
+        try:
+            made = self.emitter.run(twin, args, kwargs)
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            return False  # told where the twin is emitted
+        results = [leaf for leaf in leaves(made) if isinstance(leaf, torch.Tensor)]
+        wanted = [self.alias_of(fake).val.dtype for fake in targets]
+        return [result.dtype for result in results[len(results) - len(wanted) :]] != wanted
 
     def _twin_val(self, twin: Any, args: Any, call: Call, exact: bool) -> Any:
         """The target's own fake where the twin surely gives the same geometry; None to run the twin."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import core
 from core.errors import RecorderRefused
 from core.graph.clone_mutate import clone_mutate
 from core.graph.finish import functional_graph
@@ -333,3 +334,34 @@ def test_generators_of_the_program_are_refused():
 
     with pytest.raises((RecorderRefused, Unsupported), match="generator"):
         functional_graph(replay.capture(program, [x34()]))
+
+
+def _outs(*dtypes, shape=(4,)):
+    return [torch.empty(shape, dtype=dtype) for dtype in dtypes]
+
+
+OUT_OF_ANOTHER_DTYPE = {
+    "add": (lambda x, o: torch.add(x, x, out=o), _outs(torch.float64)),
+    "sum": (lambda x, o: torch.sum(x, 0, out=o), _outs(torch.float64, shape=())),
+    "cat": (lambda x, o: torch.cat((x, x), out=o), _outs(torch.float64, shape=(8,))),
+    "eq": (lambda x, o: torch.eq(x, x, out=o), _outs(torch.float32)),
+    "multinomial": (lambda x, o: torch.multinomial(x, 4, out=o), _outs(torch.float64)),
+    "index_select": (lambda x, o: torch.index_select(x, 0, torch.tensor([1, 0, 2, 2]), out=o), _outs(torch.float64)),
+    "sort": (lambda x, v, i: torch.sort(x, out=(v, i)), _outs(torch.float32, torch.int32)),
+    "take": (lambda x, o: torch.take(x, torch.tensor([1, 0, 2, 2]), out=o), _outs(torch.float64)),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_ANOTHER_DTYPE)
+def test_out_of_another_dtype_is_cast_to_or_refused_as_in_eager(name):
+    program, outs = OUT_OF_ANOTHER_DTYPE[name]
+    results = []
+    for run in (program, core.compile(program, backend="aot_eager", fullgraph=True)):
+        own = [out.clone() for out in outs]
+        try:
+            run(torch.tensor([0.25, 1.0, 2.0, 0.5]), *own)
+            results.append([out.dtype for out in own])
+            assert name not in ("multinomial", "index_select", "sort", "take")
+        except RuntimeError as error:
+            results.append(str(error).splitlines()[0])
+    assert results[0] == results[1]

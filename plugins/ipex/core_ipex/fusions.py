@@ -79,7 +79,7 @@ def find(graph: fx.Graph, frozen: Collection[fx.Node], bfloat16: bool, kept: Col
     found: list[Fusion] = []
     taken: set[fx.Node] = set()
     for node in graph.nodes:
-        fusion = _anchored(node, bfloat16)
+        fusion = _anchored(node, frozen, bfloat16)
         if fusion is None:
             continue
         _extend(fusion, frozen, taken, kept)
@@ -89,12 +89,12 @@ def find(graph: fx.Graph, frozen: Collection[fx.Node], bfloat16: bool, kept: Col
     return found
 
 
-def _anchored(node: fx.Node, bfloat16: bool) -> Fusion | None:
+def _anchored(node: fx.Node, frozen: Collection[fx.Node], bfloat16: bool) -> Fusion | None:
     result = fake(node)
     if result is None or result.dtype not in (KERNEL_DTYPES if bfloat16 else (torch.float32,)):
         return None
     if node.target is CONVOLUTION:
-        if convolution_refusal(node):
+        if convolution_refusal(node, node.args[1] in frozen):
             return None
         values, weight, bias = node.args[:3]
         return Fusion(node, values, weight, bias, node)

@@ -5,6 +5,7 @@ Everything else of ATen can be called as well, which is no more than eager does:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,18 +75,18 @@ def memory_order(tensor: torch.Tensor | None) -> torch.memory_format | None:
     return None
 
 
-def yielded(node: fx.Node) -> str:
-    """Why another backend has a node better, or ""."""
+def yielded(node: fx.Node, frozen: bool) -> str:
+    """Why another backend has a node better, or "". frozen: weights are known while compiling."""
     target = node.target
     if target in PRODUCTS:
         return _product_refusal(node)
     if target is CONVOLUTION:
-        return convolution_refusal(node)
+        return convolution_refusal(node, frozen)
     if is_turn(node) and any(user.target in PRODUCTS and weight_of(user) is node for user in node.users):
         return ""
     if target in RESHAPES and (source(node).target in PRODUCTS or any(_feeds(node, user) for user in node.users)):
         return ""
-    if target in BESIDE_CONVOLUTIONS and _continues_convolutions(node):
+    if target in BESIDE_CONVOLUTIONS and _continues_convolutions(node, frozen):
         return _training_batch_norm(node)
     if target in POINTWISE and any(_is_product(value) for value in node.all_input_nodes):
         return ""
@@ -136,7 +137,7 @@ def _product_refusal(node: fx.Node) -> str:
     return "" if result is not None and result.dtype in KERNEL_DTYPES else _OTHER_DTYPE
 
 
-def convolution_refusal(node: fx.Node) -> str:
+def convolution_refusal(node: fx.Node, frozen: bool) -> str:
     """Why a convolution is not oneDNN's, or ""."""
     values, weight = fake(source(node)), fake(node.args[1])
     if node.args[6]:
@@ -147,8 +148,15 @@ def convolution_refusal(node: fx.Node) -> str:
         return "only convolutions over two dimensions are fused"
     if not known(weight.shape):
         return "the sizes of its weight are not fixed, or it has no elements"
+    if not frozen and weight.numel() > max(_least_size(values), _least_size(fake(node))):
+        return "its weight, put in order on each call where it is not frozen, is larger than its image"
     settings = (*node.args[3], *node.args[4], *node.args[5], node.args[8])
     return "" if all(isinstance(one, int) for one in settings) else "its stride, padding or dilation is not fixed"
+
+
+def _least_size(tensor: torch.Tensor | None) -> int:
+    """The number of elements of a tensor whose open sizes are 1."""
+    return math.prod(size for size in tensor.shape if isinstance(size, int)) if tensor is not None else 0
 
 
 def _training_batch_norm(node: fx.Node) -> str:
@@ -157,14 +165,14 @@ def _training_batch_norm(node: fx.Node) -> str:
     return ""
 
 
-def _continues_convolutions(node: fx.Node) -> bool:
+def _continues_convolutions(node: fx.Node, frozen: bool) -> bool:
     """Whether a convolution comes before it with nothing between but what is taken as well."""
     if not all(_is_image(value) for value in node.all_input_nodes[:1]):
         return False
     seen, waiting = {node}, list(_before(node))
     while waiting and len(seen) <= _REACH:
         value = waiting.pop()
-        if value.target is CONVOLUTION and not convolution_refusal(value):
+        if value.target is CONVOLUTION and not convolution_refusal(value, frozen):
             return True
         if value.target in BESIDE_CONVOLUTIONS and value not in seen:
             seen.add(value)

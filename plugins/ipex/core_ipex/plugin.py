@@ -55,7 +55,7 @@ class OneDnnBackend(Backend):
         reason = refusal(node)
         if reason:
             return Support("no", reason)
-        reason = _TRAINING if ctx.mode != "inference" else yielded(node)
+        reason = _TRAINING if ctx.mode != "inference" else yielded(node, ctx.frozen)
         return Support("library", reason, yields=bool(reason))
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -90,7 +91,11 @@ class CapturePolicy:
         marked = {dim: _POLICIES[mark.kind](mark) for dim, mark in marks.items() if mark.kind in _POLICIES}
         if not self.unbacked:
             marked = {dim: True if marks[dim].kind == "unbacked" else policy for dim, policy in marked.items()}
-        found.update({dim: p for dim, p in marked.items() if tensor.shape[dim] or getattr(p, "unbacked", False)})
+        for dim, policy in marked.items():
+            if tensor.shape[dim] == 1 and getattr(policy, "strict", False):
+                policy = replace(policy, strict=False)  # a size of 1 is a case of its own, by no fault of the code
+            if tensor.shape[dim] or getattr(policy, "unbacked", False):
+                found[dim] = policy
         self.opened = self.opened or any(getattr(policy, "unbacked", False) for policy in found.values())
         return found
 

@@ -226,3 +226,13 @@ def test_cases_of_training_keep_sizes_that_have_values():
             assert torch.equal(left.grad, torch.full((a,), 2.0)) and torch.equal(right.grad, torch.ones(b))
     bounds = [str(guard) for entry in compiled.entries() for guard in entry.user.guards]
     assert any(">= 1" in text for text in bounds)
+
+
+def test_a_marked_size_of_one_is_a_case_of_its_own_and_no_error():
+    core.reset()
+    fast = core.compile(lambda x: x * 2, backend="eager")
+    for size in (1, 5, 7, 1):
+        x = torch.randn(size)
+        core.mark_dynamic(x, 0)
+        assert torch.equal(fast(x), x * 2)
+    assert core.stats()["graphs"] == 2

@@ -1,4 +1,4 @@
-"""Backends that cheat, each in one way, and two that don't: what the suite is tested with.
+"""Backends that cheat, each in one way, and three that don't: what the suite is tested with.
 
 Enters: nothing. Leaves: Backend classes, to be given to `core.compile(backend=...)` or to the suite by themselves; none
 is an entry point. `CHEATS` and `HONEST` name them all. They must not know which tests look at them.

@@ -112,6 +112,7 @@ INLINED_FUNCTIONS = frozenset(
         "torch.distributed.distributed_c10d.is_initialized",
         "torch.jit.annotate",
         "torch.jit._script._unwrap_optional",
+        "torch.distributed.fsdp._flat_param._same_storage_size",
         "torch.jit._trace._script_if_tracing.<locals>.wrapper",
         "torch._dynamo.eval_frame.OptimizedModule.__getattr__",
         "torch.fx.experimental.symbolic_shapes.guard_size_oblivious",

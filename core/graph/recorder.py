@@ -240,7 +240,7 @@ def _recorder_type() -> type:
             if result is NotImplemented:
                 result = kernel_layouts.as_kernels_do(self.record.fake_mode, op, args, kwargs, op(*args, **kwargs))
             if before is not None and not self.backward and not same_geometry(before, args[0]):
-                if self.record.no_backward is None and (args[0]._is_view() or args[0].requires_grad):
+                if self.record.no_backward is None and args[0]._is_view():
                     # the engine takes views of subclasses again by their first function, not by their strides
                     self.record.no_backward = f"{op} changed the shape of a differentiable tensor in place"
             if sizes is not None and any(tuple(leaf.shape) != size for leaf, size in sizes):

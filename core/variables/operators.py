@@ -198,6 +198,8 @@ def is_same(tx: Tracer, left: VT, right: VT) -> bool:
         raise Unsupported("`is` on a bool that only a run can tell is not traced", remedy="use its truth")
     if "symbolic" in (left.kind, right.kind) and issubclass(left.python_type(), right.python_type()):
         raise Unsupported("`is` between numbers is not traced", remedy="compare numbers with ==")
+    if left.kind == right.kind == "storage":
+        raise Unsupported("`is` between storages is not traced", remedy="compare the tensors that have them")
     if left.kind == right.kind == "tuple" and not left.unpack(tx) and not right.unpack(tx):
         return left.python_type() is right.python_type() is tuple  # the empty tuple is one object
     return False

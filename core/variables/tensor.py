@@ -13,6 +13,7 @@ from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
 from . import array, tensor_scalar, tensor_truth
 from .base import BuiltinMethodVariable, VariableTracker, has_special
+from .storage import StorageVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -40,7 +41,6 @@ BREAKS = {
     "tolist": "keep the values in a tensor, or set capture_scalar_outputs=True",
     "numpy": "use torch functions in place of NumPy's, or call it outside the compiled function",
     "data_ptr": "an address is no part of a graph; take it outside the compiled function",
-    "untyped_storage": "take the storage outside the compiled function",
     "storage": "take the storage outside the compiled function",
     "_typed_storage": "take the storage outside the compiled function",
     "retain_grad": "call retain_grad() outside the compiled function",
@@ -288,6 +288,9 @@ class TensorVariable(VariableTracker):
     def _known(tx: Tracer, argument: VT) -> Any:
         argument = argument.realize(tx)
         return (argument.specialize(tx) if argument.kind == "symbolic" else argument.look_inside(tx)).as_constant()  # type: ignore[attr-defined]
+
+    def method_untyped_storage(self, tx: Tracer) -> VT:
+        return StorageVariable(self)
 
     def method_backward(self, tx: Tracer, *args: VT, **kwargs: VT) -> VT | None:
         return tx.inline(torch.Tensor.backward, [self, *args], kwargs)

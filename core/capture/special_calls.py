@@ -21,6 +21,7 @@ from .. import options, step, torch_compat
 from ..errors import Unsupported
 from ..guards.checks import Is, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
+from ..variables import tensor_subclass
 from ..variables.base import BuiltinMethodVariable, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.function import MethodVariable, UserFunctionVariable
@@ -220,6 +221,18 @@ def _part_of_type(part: Callable[[Any], Any]) -> Handler:
         return tx.constant(part(args[0].as_constant()))  # type expressions never change
 
     return handler
+
+
+@function(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
+def default_torch_function(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """What subclasses of Tensor inherit, and call through super()."""
+    return tensor_subclass.default(tx, args, kwargs)
+
+
+@function(torch.overrides.handle_torch_function)
+def handle_torch_function(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A Python function of torch leaves a call to the classes of its arguments."""
+    return tensor_subclass.dispatch(tx, args[0].realize(tx), args[2:], kwargs)
 
 
 @callable_object(types.MethodType)

@@ -14,7 +14,7 @@ from ..errors import Unsupported
 from ..graph.builder import GraphValue
 from ..guards.checks import DictKeys, Is, Length, NotSameAs
 from ..guards.source import DictItemSource, InstanceDictSource, ModuleSource
-from ..variables import named_tuple, operators  # noqa: F401  named tuples register their kind
+from ..variables import named_tuple, operators, tensor_subclass  # noqa: F401  named tuples register their kind
 from ..variables.base import LazyVariable, ObservedException, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.cell import CellVariable
@@ -197,6 +197,9 @@ class TracerServices(Host):
             keywords = {key: value.look_inside(self).as_proxy() for key, value in kwargs.items()}
         except NumberAsArgument:
             return call_with_numbers(self, target, args, kwargs)
+        except tensor_subclass.TakenOver:
+            fn = getattr(torch.Tensor, target) if isinstance(target, str) else target
+            return tensor_subclass.dispatch(self, self.wrap(fn, None, constant=True), args, kwargs)
         try:
             result = call(target, values, keywords, line=self.line)
         except Unsupported:

@@ -227,7 +227,7 @@ class GraphBuilder:
             what = "a tensor made in inference mode"
         elif example.is_quantized:
             what = "a quantized tensor"
-        elif example._is_view() and type(example._base) not in INPUT_CLASSES:
+        elif example._is_view() and type(example._base).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             what = f"a view of a tensor of class {type(example._base).__name__}"
         if what is not None:
             raise Unsupported(f"{what} can't be an input of a graph", remedy="use it outside the compiled function")

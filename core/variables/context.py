@@ -283,6 +283,16 @@ GRAD_MODES = (torch.no_grad, torch.enable_grad)
 AUTOCASTS = (torch.autocast, torch.amp.autocast, torch.cuda.amp.autocast, torch.cpu.amp.autocast)
 
 
+class FunctionsOffVariable(TorchContextVariable):
+    """torch._C.DisableTorchFunctionSubclass: no tensor's class is asked about torch's functions."""
+
+    def enter(self, tx: Tracer) -> None:
+        tx.trace.functions_off += 1
+
+    def exit(self, tx: Tracer) -> None:
+        tx.trace.functions_off -= 1
+
+
 class TorchContextClassVariable(VariableTracker):
     """The class of one of torch's context managers: calling it makes the manager."""
 
@@ -322,6 +332,8 @@ class TorchContextClassVariable(VariableTracker):
             return InferenceModeVariable(self.cls, values, keywords)
         if self.cls is PROFILE_RANGE:
             return ProfileRangeVariable(self.cls, values, keywords)
+        if self.cls is FUNCTIONS_OFF:
+            return FunctionsOffVariable(self.cls, values, keywords)
         kind = GradModeVariable if self.cls in GRAD_MODES else AutocastVariable
         return kind(self.cls, values, keywords)
 
@@ -340,7 +352,10 @@ def _constant(tx: Tracer, value: VT) -> Any:
     return value.as_constant()
 
 
-CONTEXT_CLASSES = frozenset((*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, PROFILE_RANGE, *AUTOCASTS))
+FUNCTIONS_OFF = torch._C.DisableTorchFunctionSubclass
+CONTEXT_CLASSES = frozenset(
+    (*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, PROFILE_RANGE, FUNCTIONS_OFF, *AUTOCASTS)
+)
 
 
 def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | None:

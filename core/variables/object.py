@@ -367,6 +367,10 @@ class UserObjectVariable(VariableTracker):
     def as_proxy(self) -> Any:
         if self.payload is not None:
             return self.payload.as_proxy()
+        if getattr(self.cls, "__torch_function__", None) is not None:
+            from .tensor_subclass import TakenOver
+
+            raise TakenOver(f"{self.describe()} takes the call over", remedy="pass a tensor")
         return super().as_proxy()
 
     def own_method(self, tx: Tracer, name: str, args: Sequence[VT]) -> VT | None:

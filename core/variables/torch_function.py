@@ -160,6 +160,10 @@ class TorchFunctionVariable(VariableTracker):
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         fn = self.fn
+        if any(arg.kind == "tensor_subclass" for arg in (*args, *kwargs.values())) and not self._ignores_classes():
+            from . import tensor_subclass
+
+            return tensor_subclass.dispatch(tx, self, args, kwargs)
         if fn in array.CONVERTERS and args and args[0].realize(tx).kind == "ndarray":
             return array.to_tensor(tx, fn, args, kwargs)
         if not isinstance(fn, types.MethodType) and fn in BREAKS:
@@ -197,6 +201,13 @@ class TorchFunctionVariable(VariableTracker):
         output, state = tx.graph_call(self.fn, [turned, *args[1:], tx.constant(False)], {}).unpack(tx)
         return tx.new_tuple([tx.graph_method("transpose", [output, *swap], {}), state])
 
+    def _ignores_classes(self) -> bool:
+        """True for a function that no class with a __torch_function__ is asked about."""
+        fn = self.fn
+        return fn in torch.overrides.get_ignored_functions() or any(
+            fn in group for group in (ANSWERED, TRUE, FALSE, OVERRIDDEN, NOTHING, BREAKS)
+        )
+
     def is_answered(self) -> bool:
         """True for functions that have an answer or a reason to break of their own, whatever module they stand in."""
         fn = self.fn
@@ -222,7 +233,10 @@ class TorchFunctionVariable(VariableTracker):
             return tx.constant(0)  # frames under a mode of the user's are not captured, so none of theirs stands
         if fn in OVERRIDDEN:
             operands = args[0].unpack(tx) if fn in OVERRIDDEN_OF_ITERABLE else args
-            return tx.constant(any(_takes_over(operand.realize(tx).python_type()) for operand in operands))
+            return tx.constant(
+                not tx.trace.functions_off
+                and any(_takes_over(operand.realize(tx).python_type()) for operand in operands)
+            )
         if fn in NOTHING or name in NAMED_NOTHING:
             return tx.constant(None)
         if fn in tensor_truth.QUESTIONS:

@@ -13,6 +13,7 @@ import torch
 from ..errors import Unsupported
 from ..graph.history import has_lost_history
 from ..guards.checks import TypeIs
+from . import tensor_subclass
 from .base import BuiltinMethodVariable, VariableTracker
 from .python_module import OpaqueVariable
 
@@ -77,5 +78,8 @@ class UntracedTensorVariable(OpaqueVariable):
 
 def untraced(tx: Tracer, value: torch.Tensor, what: str, source: Any) -> VT:
     """The tracker of a tensor that `reason_against` refuses."""
+    taken_apart = tensor_subclass.from_value(tx, value, source) if type(value) not in TRACED_CLASSES else None
+    if taken_apart is not None:
+        return taken_apart
     tx.guard(source, TypeIs(type(value)))
     return UntracedTensorVariable(value, what, source)

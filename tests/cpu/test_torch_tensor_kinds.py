@@ -1,4 +1,4 @@
-"""Kinds of tensors that a graph takes, and those that break it: subclasses, sparse, quantized, nested, meta, NumPy."""
+"""Kinds of tensors that a graph takes, and those that break it: sparse, quantized, nested, meta, NumPy."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ def backend(request):
     return request.param
 
 
+def log_of_calls(x):
+    LOG.clear()
+    result = (x * 2 + 1).as_subclass(torch.Tensor)
+    return result, [name for name in LOG if name in ("mul", "add")]
+
+
 TRACED = {
     "complex from real": lambda: (
         lambda x: (torch.view_as_complex(x) * (1 + 2j)).conj().abs(),
@@ -66,6 +72,13 @@ TRACED = {
     "data": lambda: (lambda x: (x.data.add_(1), x.data * 2 + x)[1], (leaf(3),)),
     "NumPy and back": lambda: (lambda x: torch.from_numpy(np.sin(x.numpy() * 2)) + x, (torch.randn(4),)),
     "a NumPy array": lambda: (lambda x, a: x + torch.from_numpy(a) + a.shape[0], (torch.randn(4), np.arange(4))),
+    "a subclass": lambda: (lambda x: (x * 2 + 1).as_subclass(torch.Tensor), (torch.randn(3).as_subclass(Plain),)),
+    "a subclass with __torch_function__": lambda: (log_of_calls, (torch.randn(3).as_subclass(Logging),)),
+    "a subclass made inside": lambda: (
+        lambda x: (x.as_subclass(Plain) * 2).as_subclass(torch.Tensor),
+        (torch.randn(3),),
+    ),
+    "an object with __torch_function__": lambda: (lambda x: torch.add(x, DUCK).tensor, (torch.randn(3),)),
     "a parameter made inside": lambda: (lambda x: torch.nn.Parameter(x * 2) + 1, (torch.randn(3),)),
 }
 
@@ -92,20 +105,7 @@ def retyped(x):
     return y + 1
 
 
-def log_of_calls(x):
-    LOG.clear()
-    result = (x * 2 + 1).as_subclass(torch.Tensor)
-    return result, [name for name in LOG if name in ("mul", "add")]
-
-
 BREAKING = {
-    "a subclass": lambda: (lambda x: (x * 2 + 1).as_subclass(torch.Tensor), (torch.randn(3).as_subclass(Plain),)),
-    "a subclass with __torch_function__": lambda: (log_of_calls, (torch.randn(3).as_subclass(Logging),)),
-    "a subclass made inside": lambda: (
-        lambda x: (x.as_subclass(Plain) * 2).as_subclass(torch.Tensor),
-        (torch.randn(3),),
-    ),
-    "an object with __torch_function__": lambda: (lambda x: torch.add(x, DUCK).tensor, (torch.randn(3),)),
     "a sparse input": lambda: (
         lambda s, x: torch.sparse.mm(s, x) + 1,
         (torch.randn(3, 3).to_sparse(), torch.randn(3, 3)),

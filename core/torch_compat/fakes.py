@@ -8,16 +8,13 @@ from typing import Any
 
 import torch
 
-_KERNELS_TAKE_SYMBOLS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
-
 
 def symbolic_dispatch() -> contextlib.AbstractContextManager[Any]:
     """Within it, composite operators take symbolic sizes.
 
-    Before torch 2.13 some C++ kernels of theirs (matmul's) ask for plain sizes, the Python ones beside them don't.
+    Some C++ kernels of theirs (those of resampling, unfold and Fourier transforms; before torch 2.13 matmul's too) ask
+    for plain sizes, which makes a graph for each size or none. The Python ones beside them don't.
     """
-    if _KERNELS_TAKE_SYMBOLS:
-        return contextlib.nullcontext()
     from torch._dispatch.python import enable_python_dispatcher
 
     return enable_python_dispatcher()

@@ -126,7 +126,7 @@ class TensorVariable(VariableTracker):
         tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def _hidden(self, tx: Tracer, name: str) -> VT:
-        if name == "grad_fn" and not self.fake.requires_grad:
+        if name == "grad_fn" and self.fake.is_leaf:
             return tx.constant(None)
         if name == "_backward_hooks" and (self.real is None or self.real._backward_hooks is None):
             return tx.constant(None)

@@ -9,6 +9,7 @@ import torch.fx as fx
 
 from .. import torch_compat
 from .emitter import NodeEmitter
+from .inverse import Refused
 from .symbols import expression
 
 _READ = {
@@ -69,6 +70,8 @@ class SymbolNodes:
         return known
 
     def _read(self, symbol: Any, value: Any) -> fx.Node:
+        if symbol not in self._places:
+            raise Refused("a size of the tensor that an input is a view of, which the graph is not given")
         kind, node, dim = self._places[symbol]
         args = (node,) if kind == "offset" else (node, dim)
         if value is None:

@@ -508,3 +508,30 @@ def test_gradients_that_the_graph_itself_turns_on(fn, backend):
     core.reset()
     assert same(run(core.compile(fn, backend=backend)), run(fn))
     assert core.stats()["breaks"] == 1
+
+
+def test_sizes_of_what_an_input_is_a_view_of_are_left_to_aot_autograd(monkeypatch):
+    def fn(x, y):
+        x -= y
+        x[:, 1] = 1.5
+        x -= y
+        return x.shape[0] - 4
+
+    def call(subject, size):
+        x = torch.cat([torch.ones(size, 4), torch.zeros(size, 4)])[:size]
+        y = torch.full((size, 4), 2.0, requires_grad=True)
+        found = subject(x, y)
+        x.sum().backward()
+        return found, x.detach(), y.grad
+
+    def run(strict):
+        core.reset()
+        monkeypatch.setenv("CORE_STRICT", strict)
+        compiled = core.compile(fn, backend="aot_eager", dynamic=True)
+        for size in (3, 5, 4):
+            assert same(call(compiled, size), call(fn, size))
+
+    run("0")
+    assert core.stats()["breaks"] == 0
+    with pytest.raises(core.errors.RecorderRefused, match="is a view of"):
+        run("1")

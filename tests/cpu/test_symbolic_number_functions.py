@@ -43,3 +43,14 @@ def test_a_product_of_a_float_with_itself_may_become_infinite(backend):
     for scale in (1.5, 2.5, 3.0, 1e60, -1e200):
         assert same(compiled(torch.ones(2), scale), fn(torch.ones(2), scale)), scale
     assert core.stats()["graphs"] == 2
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_the_distance_of_a_size_from_a_number(backend):
+    def fn(x, k):
+        return x * abs(k - 5) + abs(x.shape[0] - 4), x.new_ones(abs(x.shape[0] - 9))
+
+    compiled = core.compile(fn, backend=backend)
+    for size in (3, 5, 4, 12):
+        assert same(compiled(torch.ones(size), size), fn(torch.ones(size), size)), size
+    assert core.stats()["breaks"] == 0

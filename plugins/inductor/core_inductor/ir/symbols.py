@@ -68,6 +68,8 @@ class SymbolTable:
             return expr.mod(args[0], args[1])
         if kind == "ModularIndexing":
             return expr.mod(expr.floordiv(args[0], args[1]), args[2])
+        if kind == "Abs":
+            return expr.extremum(True, args[0], expr.product([-1, args[0]]))
         if kind in ("Max", "Min"):
             result = args[0]
             for a in args[1:]:

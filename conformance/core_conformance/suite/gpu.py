@@ -246,9 +246,9 @@ class GpuTests(ConformanceTests):
         x, w = self._inputs(subject, generator)
         compiled = subject.compile(program)
         compiled(x, w)
-        kept = []
+        shape, kept = x.shape, []
         for _ in range(30):
-            values = draw(generator, *x.shape)
+            values = draw(generator, *shape)
             x = values.to(w.device)
             got = compiled(x, w)
             del x

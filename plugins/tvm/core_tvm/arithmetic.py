@@ -1,9 +1,10 @@
 """Num: one number of a tensor expression with its torch dtype, and arithmetic on it that is torch's.
 
 TVM simplifies expressions as if they were of real numbers: `x - x` becomes 0, `x * 0` becomes 0, `x == x` becomes
-true, `not (x < y)` becomes `y <= x`. NaN, infinities and the sign of zero would be lost. So of every operation on
-floats one operand is hidden from the simplifier behind two casts of its bits, which LLVM takes away again; and a truth
-value is turned around as an integer.
+true, `not (x < y)` becomes `y <= x`. NaN, infinities and the sign of zero would be lost. So the operands
+of every operation on floats are hidden from the simplifier behind casts of their bits, which LLVM takes away again, the
+right one behind twice as many, so that `(x + y) - y` is not seen either; and a truth value is turned around as an
+integer.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from tvm import tirx
 
 from .registry import Refused
 
+# TVM keeps values of bfloat16 within a function in float32 and leaves casts out: it is given their bits.
 NAMES = {
     torch.float32: "float32",
     torch.float64: "float64",
     torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
+    torch.bfloat16: "uint16",
     torch.int64: "int64",
     torch.int32: "int32",
     torch.int16: "int16",
@@ -155,8 +157,11 @@ class Num:
             return self.differs(0)
         if self.dtype.is_floating_point and dtype in (torch.int8, torch.int16, torch.uint8):
             return self.to(torch.int64).to(dtype)  # torch cuts the bits of a wider integer off
-        if dtype is torch.bfloat16:  # TVM keeps values of bfloat16 within a function in float32
-            return Num(tirx.Cast("bfloat16", rounded(self, dtype).expr), dtype)
+        if dtype is torch.bfloat16:
+            return Num(tirx.Cast("uint16", _upper_half(self)), dtype)
+        if self.dtype is torch.bfloat16:
+            bits = tirx.Cast("uint32", self.expr)
+            return Num(tirx.reinterpret("float32", tirx.shift_left(bits, tirx.const(16, "uint32"))), dtype)
         return Num(tirx.Cast(type_name(dtype), self.expr), dtype)
 
     def hidden(self) -> Num:
@@ -169,19 +174,18 @@ class Num:
 
     def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Num:
         assert self.dtype not in _NARROW, "16-bit floats are calculated wide"
-        return Num(operation(self.expr, self._right(other).expr), self.dtype)
+        return Num(operation(self.hidden().expr, self._right(other).expr), self.dtype)
 
     def _right(self, other: Any) -> Num:
-        if not isinstance(other, Num):
-            return number(other, self.dtype)
-        if other.dtype is not self.dtype:
-            raise AssertionError(f"{other.dtype} beside {self.dtype}")
-        return other.hidden()
+        right = number(other, self.dtype) if not isinstance(other, Num) else other
+        if right.dtype is not self.dtype:
+            raise AssertionError(f"{right.dtype} beside {self.dtype}")
+        return right.hidden().hidden()  # otherwise than the left side, or x - x would be seen
 
     def _compared(self, other: Any, operation: Callable[[Any, Any], Any]) -> Num:
         if self.dtype is torch.bool:
             return Num(operation(self.to(torch.int32).expr, number(other, torch.bool).to(torch.int32).expr), torch.bool)
-        return Num(operation(self.expr, self._right(other).expr), torch.bool)
+        return Num(operation(self.hidden().expr, self._right(other).expr), torch.bool)
 
     def _bitwise(self, other: Any, of_bools: Callable[..., Any], of_integers: Callable[..., Any]) -> Num:
         right = number(other, self.dtype)
@@ -248,17 +252,17 @@ def intrinsic(name: str, *operands: Num) -> Num:
 
 
 def larger(one: Num, two: Num) -> Num:
-    """The maximum; NaN where one is NaN."""
+    """The maximum; NaN where one is NaN, the first of equal ones, as zeros of both signs are."""
     if not one.dtype.is_floating_point:
         return choose(one > two, one, two)
-    return choose(one.is_nan() | (one > two), one, two)
+    return choose(one.is_nan() | (one >= two), one, two)
 
 
 def smaller(one: Num, two: Num) -> Num:
-    """The minimum; NaN where one is NaN."""
+    """The minimum; NaN where one is NaN, the first of equal ones."""
     if not one.dtype.is_floating_point:
         return choose(one < two, one, two)
-    return choose(one.is_nan() | (one < two), one, two)
+    return choose(one.is_nan() | (one <= two), one, two)
 
 
 def absolute(one: Num) -> Num:
@@ -269,13 +273,16 @@ def absolute(one: Num) -> Num:
 
 
 def rounded(one: Num, dtype: torch.dtype) -> Num:
-    """A number rounded to a narrower dtype and brought back. TVM would leave the two casts of bfloat16 out."""
-    if dtype is not torch.bfloat16:
-        return one.to(dtype).to(one.dtype)
+    """A number rounded to a narrower dtype and brought back."""
+    return one.to(dtype).to(one.dtype)
+
+
+def _upper_half(one: Num) -> Any:
+    """The bits of bfloat16 for a float32, rounded to the nearest."""
     bits = tirx.reinterpret("uint32", one.expr)
     last = tirx.bitwise_and(tirx.shift_right(bits, tirx.const(16, "uint32")), tirx.const(1, "uint32"))
-    nearest = tirx.bitwise_and(bits + tirx.const(0x7FFF, "uint32") + last, tirx.const(0xFFFF0000, "uint32"))
-    return choose(one.is_nan(), one, Num(tirx.reinterpret("float32", nearest), one.dtype))
+    nearest = tirx.shift_right(bits + tirx.const(0x7FFF, "uint32") + last, tirx.const(16, "uint32"))
+    return tirx.Select(one.is_nan().expr, tirx.const(0x7FC0, "uint32"), nearest)
 
 
 def extremes(dtype: torch.dtype) -> tuple[Any, Any]:

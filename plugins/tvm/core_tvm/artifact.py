@@ -42,7 +42,7 @@ def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -
 
 def remedy(ctx: CompileContext) -> str:
     """What a user can do where TVM's own compiler failed."""
-    changed = [name for name in ("mcpu", "trials", "schedule") if ctx.options.get(name)]
+    changed = [name for name in ("mcpu", "trials") if ctx.options.get(name)]
     if changed:
         return f"Try without the options {', '.join(changed)}, or use another backend."
     return "Set the option `schedule` to False, or use another backend; TVM's own words are above."

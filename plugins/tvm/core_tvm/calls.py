@@ -18,6 +18,9 @@ ALIGNMENT = 64
 """Bytes; TVM takes the memory of every tensor to be aligned so."""
 
 
+_OUTPUTS = {"tensor": "made[{}]", "bits": "made[{}].view(_bfloat16)", "input": "i{}", "number": "{}"}
+
+
 class ProgramCall:
     """Generates the call. `source` is its text, `function` the call. count: number of the graph's inputs."""
 
@@ -31,6 +34,8 @@ class ProgramCall:
             "_fit": fitted,
             "_outside": outside,
             "_tensor": torch.from_dlpack,
+            "_uint16": torch.uint16,
+            "_bfloat16": torch.bfloat16,
         }
         self.source = "\n".join(self._lines(program, count))
         exec(compile(self.source, f"<tvm call of {name}>", "exec"), self.namespace)
@@ -39,7 +44,7 @@ class ProgramCall:
     def _lines(self, program: Program, count: int) -> Iterator[str]:
         yield f"def compiled({', '.join(f'i{index}' for index in range(count))}):"
         given = [f"i{index}" for index in program.inputs]
-        constants = [self._constant(fitted(value)) for value in program.constants]
+        constants = [self._constant(bits_of(fitted(value))) for value in program.constants]
         for name, (index, axis) in program.symbols.items():
             yield f"    {name} = i{index}" + ("" if axis is None else f".shape[{axis}]")
         if program.made:
@@ -47,9 +52,12 @@ class ProgramCall:
             yield "        main = _local.main"
             yield "    except AttributeError:"
             yield "        main = _local.main = _new()"
-            for value in given:
+            for index, value in zip(program.inputs, given):
                 yield f"    if {value}.data_ptr() & {ALIGNMENT - 1} or not {value}.is_contiguous():"
                 yield f"        {value} = _fit({value})"
+                if index in program.as_bits:
+                    yield f"    b{index} = {value}.view(_uint16)"
+            given = [f"b{index}" if index in program.as_bits else f"i{index}" for index in program.inputs]
             sizes = [f"_shape(({''.join(f'{name}, ' for name in program.symbols)}))"] if program.symbols else []
             result = f"main({', '.join((*sizes, *given, *constants))})"
             # Beside tensors of torch's the results come as torch's; a call without any is answered with TVM's.
@@ -62,7 +70,9 @@ class ProgramCall:
     def _output(self, kind: str, what: Any) -> str:
         if kind == "constant":
             return self._constant(what)
-        return {"tensor": "made[{}]", "input": "i{}", "number": "{}"}[kind].format(what)
+        return {"tensor": "made[{}]", "bits": "made[{}].view(_bfloat16)", "input": "i{}", "number": "{}"}[kind].format(
+            what
+        )
 
     def _constant(self, value: Any) -> str:
         name = f"_constant_{len(self.namespace)}"
@@ -75,6 +85,11 @@ def fitted(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_contiguous() and not tensor.data_ptr() % ALIGNMENT:
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as it travels: of bfloat16 the bits."""
+    return tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
 
 
 def outside(error: str, operator: str) -> None:

@@ -151,15 +151,17 @@ class Program:
 
     symbols: sizes that are known only at run time, each with the place it is read from: an input, and one of its
     dimensions or None for a number; main takes their values first, as one shape. inputs: the graph's inputs that main
-    takes; constants: tensors of the graph that it takes after these; outputs: for each result of the graph ("tensor",
-    place among main's), ("input", place among the graph's), ("number", Python text) or ("constant", value); alarms: the
-    places of main's results that are not 0 where an index was outside, each with the class of eager's error and the
-    operator; made: number of main's results.
+    takes; as_bits: those of bfloat16 among them, which travel as uint16; constants: tensors of the graph that it takes
+    after these; outputs: for each result of the graph ("tensor", place among main's), ("bits", place) of bfloat16,
+    ("input", place among the graph's), ("number", Python text) or ("constant", value); alarms: the places of main's
+    results that are not 0 where an index was outside, each with the class of eager's error and the operator; made:
+    number of main's results.
     """
 
     module: Any = None
     symbols: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     inputs: list[int] = field(default_factory=list)
+    as_bits: set[int] = field(default_factory=set)
     constants: list[torch.Tensor] = field(default_factory=list)
     outputs: list[tuple[str, Any]] = field(default_factory=list)
     alarms: list[tuple[int, str, str]] = field(default_factory=list)
@@ -227,6 +229,8 @@ class Conversion:
                 continue
             if any(user.op != "output" for user in node.users):
                 self.program.inputs.append(index)
+                if fake.dtype is torch.bfloat16:
+                    self.program.as_bits.add(index)
                 parameters.append(self._parameter(node, f"in{index}"))
         for node in self.graph.graph.nodes:
             if node.op == "get_attr":
@@ -285,7 +289,8 @@ class Conversion:
                 if value not in places:
                     places[value] = len(results)
                     results.append(self._owned(value))
-                self.program.outputs.append(("tensor", places[value]))
+                narrow = value.meta["val"].dtype is torch.bfloat16
+                self.program.outputs.append(("bits" if narrow else "tensor", places[value]))
             else:
                 self.program.outputs.append(self._other(value))
         for value, error, name in alarms:

@@ -88,5 +88,6 @@ def eye(k: Kernel, *args: Any, **kwargs: Any) -> Value:
 
 
 @converts("aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default")
+@converts("aten.empty_permuted.default")
 def empty(k: Kernel, *args: Any, **kwargs: Any) -> Value:
     return filled(k, 0)

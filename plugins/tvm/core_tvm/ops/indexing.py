@@ -123,7 +123,7 @@ def sort_stable(
     return _sorted(k, x, dim, descending)
 
 
-LONGEST = 256
+LONGEST = 1024
 """Elements of the axis that is sorted; the work grows with the square."""
 
 

@@ -47,10 +47,17 @@ def max_pool(
         at = places[lead:]
         return [p * k.size(s) + w * k.size(d) - k.size(q) for p, s, w, d, q in zip(at, steps, window, far, pads)]
 
+    def beyond(*at: Any) -> Num:
+        inner = [place - k.size(pad) for place, pad in zip(at[lead:], pads)]
+        return guarded(_inside(k, inner, own), x.at((*at[:lead], *inner)), number(float("-inf"), kind))
+
+    # As wide as the last window reaches: with ceil_mode, beyond the padding.
+    reach = [(n - 1) * s + (w - 1) * d + 1 for n, s, w, d in zip(k.result[0].shape[lead:], steps, size, far)]
+    padded = k.make([*k.sizes(x.shape[:lead]), *k.sizes(reach)], kind, beyond, "pad")
+
     def read(places: Any, window: Any) -> Num:
-        at = where(places, window)
-        value = x.at((*places[:lead], *at))
-        return guarded(_inside(k, at, own), value, number(float("-inf"), kind))
+        at = [p * k.size(s) + w * k.size(d) for p, s, w, d in zip(places[lead:], steps, window, far)]
+        return padded.at((*places[:lead], *at))
 
     fake = k.result[0]
     placed, valued = place_of_extreme(k, k.sizes(fake.shape), k.sizes(size), read, True, x.dtype)

@@ -134,12 +134,12 @@ def place_of_extreme(
     def combine(x: Any, y: Any) -> tuple[Any, Any]:
         here, there = Num(x[1], kind), Num(y[1], kind)
         first, second = Num(x[0], torch.int64), Num(y[0], torch.int64)
-        beats = (here > there) if greatest else (here < there)
+        better = (there > here) if greatest else (there < here)
         same = here.equals(there)
         if kind.is_floating_point:
-            beats = (here.is_nan() & ~there.is_nan()) | (beats & ~there.is_nan())
+            better = better | (there.is_nan() & here.equals(here))
             same = same | (here.is_nan() & there.is_nan())
-        keeps = (beats & ~(first < 0)) | (second < 0) | (same & (first < second) & ~(first < 0))
+        keeps = ~((first < 0) | ((second >= 0) & (better | (same & (second < first)))))
         return (choose(keeps, first, second).expr, choose(keeps, here, there).expr)
 
     def start(*_: Any) -> tuple[Any, Any]:

@@ -408,6 +408,7 @@ def view_dtype(k: Kernel, x: Value, dtype: torch.dtype) -> Value:
 
     def element(*places: Any) -> Num:
         raw = x.tensor(*places)
-        return Num(raw if dtype is x.dtype else tirx.reinterpret(type_name(dtype), raw), dtype)
+        same = type_name(dtype) == type_name(x.dtype)
+        return Num(raw if same else tirx.reinterpret(type_name(dtype), raw), dtype)
 
     return k.compute(element)

@@ -143,8 +143,9 @@ is_range_in_place(PyObject *iterator)
 static inline Py_ssize_t
 left_in_place(PyObject *items, Py_ssize_t next)
 {
-    Py_ssize_t length = items == NULL ? 0 : Py_SIZE(items);
-    return length > next ? length - next : 0;
+    if (items == NULL) /* at the end; 3.13 has -1 for `next` then */
+        return 0;
+    return Py_SIZE(items) > next ? Py_SIZE(items) - next : 0;
 }
 
 /* ---- any of them ---- */

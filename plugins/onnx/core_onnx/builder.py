@@ -6,6 +6,7 @@ the graph, and a shape made of them is concatenated there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from .types import WIDER, element_type
 _TYPED_BY = {"Where": 1, "OneHot": 2}
 _ELEMENTARY = ("Exp",)
 _ORDERS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+_ALONG = ("Softmax", "LogSoftmax", "ReduceMax", "ReduceMin")
 _BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _BOOL_RESULTS = frozenset("Equal Less LessOrEqual Greater GreaterOrEqual IsNaN IsInf Not And Or Xor".split())
 _INT64_RESULTS = frozenset("ArgMax ArgMin Shape Size NonZero".split())
@@ -119,7 +121,31 @@ class ModelBuilder:
             (value,) = inputs
             assert value is not None
             return self.node("Where", self.node("IsNaN", value), value, found)
+        if operator in _ALONG and not self.target.drops_nan.isdisjoint(_ORDERS):
+            return self._ordered_along(operator, found, inputs, attributes)
         return found
+
+    def _ordered_along(
+        self, operator: str, found: Value, inputs: Sequence[Value | None], attributes: dict[str, Any]
+    ) -> Value:
+        """What a runtime finds along axes by orders that NaN drops out of, and that begin at its greatest or least
+        number: NaN where there is one, and infinity where there is nothing else."""
+        value, *axes = inputs
+        assert value is not None
+        if not value.dtype.is_floating_point:
+            return found
+        wrong = self.node("IsNaN", value)
+        if operator in ("Softmax", "LogSoftmax"):  # infinity less infinity is NaN, and so is the sum
+            axes, keep = [self.ints([attributes["axis"]])], 1
+            wrong = self.node("Or", wrong, self.node("Equal", value, self.scalar(math.inf, value.dtype)))
+        else:
+            keep = attributes["keepdims"]
+            end = self.scalar(-math.inf if operator == "ReduceMax" else math.inf, value.dtype)
+            inside = self.node("Not", self.node("Equal", value, end))
+            some = self.node("ReduceMax", self.cast(inside, torch.int32), *axes, keepdims=keep)
+            found = self.node("Where", self.cast(some, torch.bool), found, end)
+        unknown = self.node("ReduceMax", self.cast(wrong, torch.int32), *axes, keepdims=keep)
+        return self.node("Where", self.cast(unknown, torch.bool), self.scalar(math.nan, value.dtype), found)
 
     def nodes_of(self, operator: str, results: int, *inputs: Value | None, **attributes: Any) -> tuple[Value, ...]:
         """One node with several results; those after the first have the first's dtype but for TopK's and MaxPool's."""

@@ -191,3 +191,15 @@ def test_averages_of_uneven_windows_of_an_image_without_a_batch():
     run = compiled(lambda x: nn.functional.adaptive_avg_pool2d(x, (5, 3)), fullgraph_backend=True)
     x = torch.randn(8, 4, 3)
     close(run(x), nn.functional.adaptive_avg_pool2d(x, (5, 3)))
+
+
+def test_extremes_and_softmax_of_nan_and_infinities_are_those_of_eager():
+    def fn(x):
+        return x.softmax(-1), x.log_softmax(0), x.amax(-1), x.amin(-1), x.argmax(-1)
+
+    nan, inf = float("nan"), float("inf")
+    run = compiled(fn, fullgraph_backend=True)
+    for row in ([nan, 1.0, 2.0], [inf, 1.0, 2.0], [-inf, 1.0, 2.0], [-inf, -inf, -inf], [inf, inf, inf]):
+        x = torch.tensor([row, [1.0, 2.0, 3.0]])
+        for got, want in zip(run(x), fn(x)):
+            torch.testing.assert_close(got, want, equal_nan=True)

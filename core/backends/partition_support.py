@@ -91,6 +91,8 @@ class Verdicts:
         try:
             answer = self.resolved.supports(node, self.ctx)
         except Exception as error:  # the plugin boundary: whatever comes out of it is named after the plugin and raised
+            if _asks_about_data(error):
+                return Support("no", "the backend asks for a size that only the data knows")
             raise self._bug(node, f"raised {type(error).__name__}: {error}") from error
         if not isinstance(answer, Support) or answer.kind not in KINDS:
             raise self._bug(node, f"answered {answer!r}, not a Support of {', '.join(map(repr, KINDS))}")
@@ -162,6 +164,12 @@ def _named_device(node: fx.Node) -> str:
     if device is not None:
         return torch.device(device).type  # type: ignore[arg-type]
     return ""
+
+
+def _asks_about_data(error: Exception) -> bool:
+    from .. import torch_compat
+
+    return isinstance(error, torch_compat.data_dependent_errors())
 
 
 def _has_open_size(value: torch.Tensor) -> bool:

@@ -89,6 +89,7 @@ class FrameState:
         self.entries = 0  # made so far
         self.unbacked = True  # sizes may have no value in the capture under way
         self.scalars = False  # numbers and sizes of the data are symbols, for without them it would break
+        self.without_symbols: Unsupported | None = None  # the refusal that led to that
         self.seen = False  # a first call has run as written, for its sizes
         self.latest: Any = None  # the entry made last
         self.idle = 0  # entries in a row that died before they served a second call
@@ -301,6 +302,9 @@ class FrameCompiler:
                 state.unbacked = False
                 continue
             except BackendError as failed:  # few backends take sizes without a value in every operation
+                if state.without_symbols is not None:  # nor numbers of the data: then it is the break that it was
+                    emit(FellBack("numbers of the data", failed.what))
+                    raise state.without_symbols from failed
                 if not trace.policy.opened:
                     raise
                 emit(FellBack("sizes without a value", failed.what))
@@ -324,7 +328,7 @@ class FrameCompiler:
         asked = self.options.fullgraph and self.options.capture_scalar_outputs is None
         if not asked or state.scalars or not isinstance(refusal, NeedsSymbols):
             return False
-        state.scalars = True
+        state.scalars, state.without_symbols = True, _without_frames(refusal)
         return True
 
     def _traced(self, state: FrameState, frame: FrameInput, stop: Stop | None) -> tuple[Trace, Any, Any, bool]:

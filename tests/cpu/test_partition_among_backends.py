@@ -471,3 +471,19 @@ def test_explain_shows_the_regions_and_why():
     x = torch.randn(16, 16)
     text = str(core.explain(lambda x: torch.tanh(x @ x), backend=Taking("mm"), fallback="eager")(x))
     assert "2 regions" in text and "eager (fallback)" in text and "it has no tanh" in text
+
+
+def test_a_backend_that_asks_for_a_size_of_the_data_does_not_get_the_node(seen):
+    class Asking(Taking):
+        def supports(self, node, ctx):
+            return Support("native") if node.meta["val"].shape[0] > 1 else Support("no", "too small")
+
+    def program(x):
+        return x[x > 0] * 2
+
+    compiled = core.compile(
+        program, backend=Asking("mul", "gt", dynamic_shapes="full"), fallback="eager", fullgraph=True
+    )
+    for x in (torch.tensor([1.0, -1.0, 2.0]), torch.ones(3)):
+        torch.testing.assert_close(compiled(x), program(x))
+    assert core.stats()["graphs"] == 1

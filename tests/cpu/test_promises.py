@@ -107,3 +107,12 @@ def test_tolist_keeps_the_nesting():
 def test_fullgraph_without_scalar_outputs_raises():
     with pytest.raises(core.Unsupported, match="item"):
         compiled(lambda x: x.sum().item() + 1, capture_scalar_outputs=False)(torch.ones(2))
+
+
+def test_a_backend_that_fails_on_numbers_of_the_data_leaves_the_break_that_there_was():
+    def failing(gm, inputs):
+        raise NotImplementedError("no numbers of the data")
+
+    with pytest.raises(core.Unsupported, match="item") as caught:
+        core.compile(lambda x: x * x.sum().item(), backend=failing, fullgraph=True)(torch.ones(2))
+    assert isinstance(caught.value.__cause__, core.BackendError)

@@ -229,6 +229,8 @@ class TorchFunctionVariable(VariableTracker):
             return tx.constant(not tx.module_name.startswith("torch.optim"))
         if fn in FALSE:
             return tx.constant(None if fn is torch._C._get_tracing_state else False)
+        if fn is torch._C._is_torch_function_enabled and tx.trace.functions_off:
+            return tx.constant(False)
         if fn is torch_compat.dispatch_stack_length:
             return tx.constant(0)  # frames under a mode of the user's are not captured, so none of theirs stands
         if fn in OVERRIDDEN:

@@ -69,3 +69,20 @@ def test_the_larger_of_a_number_of_the_data_and_another_is_a_number_of_the_data(
     for backend in ("eager", "inductor"):
         assert captured(fn, *calls, backend=backend) == [fn(*call) for call in calls]
         assert core.stats()["graphs"] == 1
+
+
+def test_whether_classes_are_asked_is_told_inside_and_outside_of_a_region_that_forbids_it():
+    def fn(x):
+        before = torch._C._is_torch_function_enabled()
+        with torch._C.DisableTorchFunctionSubclass():
+            with torch._C.DisableTorchFunctionSubclass():
+                x = x + 1
+            inside = torch._C._is_torch_function_enabled()
+        return before, inside, torch._C._is_torch_function_enabled(), x
+
+    core.reset()
+    fast = core.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert fast(torch.ones(2))[:3] == fn(torch.ones(2))[:3] == (True, False, True)
+        with torch._C.DisableTorchFunctionSubclass():
+            assert fast(torch.ones(2))[:3] == fn(torch.ones(2))[:3] == (False, False, False)

@@ -105,6 +105,18 @@ def test_nan_infinities_and_signs_of_zero_survive_tvm_s_simplifier():
 
 
 @needs_tvm
+def test_the_place_of_an_extreme_is_that_of_the_nan_that_eager_takes():
+    nan, low = float("nan"), -float("inf")
+    x = torch.tensor([[[nan, 1, 2, nan], [nan, nan, 3, 1], [low, low, 1, 2], [low, low, nan, 0]]])
+
+    def fn(x):
+        return *nn.functional.max_pool2d(x, 2, return_indices=True), x.max(1), x.argmin()
+
+    for got, want in zip(alone(fn)(x), fn(x)):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@needs_tvm
 def test_products_and_sums_are_rounded_one_by_one():
     run = alone(lambda x, y: x * y - (y * x).clone())
     x, y = torch.rand(1000), torch.rand(1000)

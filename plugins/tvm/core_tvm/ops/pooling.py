@@ -60,7 +60,7 @@ def max_pool(
         return padded.at((*places[:lead], *at))
 
     fake = k.result[0]
-    placed, valued = place_of_extreme(k, k.sizes(fake.shape), k.sizes(size), read, True, x.dtype)
+    placed, valued = place_of_extreme(k, k.sizes(fake.shape), k.sizes(size), read, True, x.dtype, last_nan=True)
 
     def position(*places: Any) -> Num:
         found = placed.at(places).expr

@@ -120,9 +120,17 @@ converts("aten.amin.default", "aten.min.default")(_values(False))
 
 
 def place_of_extreme(
-    k: Kernel, sizes: Sequence[Any], over: Sequence[Any], read: Callable[..., Num], greatest: bool, dtype: torch.dtype
+    k: Kernel,
+    sizes: Sequence[Any],
+    over: Sequence[Any],
+    read: Callable[..., Num],
+    greatest: bool,
+    dtype: torch.dtype,
+    *,
+    last_nan: bool = False,
 ) -> tuple[Made, Made]:
-    """The first greatest (or least) value over `over` and its position there; the first NaN before all others.
+    """The first greatest (or least) value over `over` and its position there; before all others the first NaN, or the
+    last one, as in windows.
 
     read: (places, reduced places) -> the value.
     """
@@ -137,7 +145,7 @@ def place_of_extreme(
         better = (there > here) if greatest else (there < here)
         same = here.equals(there)
         if kind.is_floating_point:
-            better = better | (there.is_nan() & here.equals(here))
+            better = better | (there.is_nan() if last_nan else there.is_nan() & here.equals(here))
             same = same | (here.is_nan() & there.is_nan())
         keeps = ~((first < 0) | ((second >= 0) & (better | (same & (second < first)))))
         return (choose(keeps, first, second).expr, choose(keeps, here, there).expr)

@@ -39,7 +39,7 @@ print(json.dumps(found))
 """
 
 SHOW = """
-import statistics, time, warnings
+import copy, statistics, time, warnings
 warnings.simplefilter("ignore")
 import torch
 import intel_extension_for_pytorch as ipex
@@ -65,9 +65,9 @@ for name, (model, x) in MODELS.items():
         runs = {"eager": model, "native": fast}
         if x.dim() == 4:
             last = x.contiguous(memory_format=torch.channels_last)
-            runs["eager, channels-last"] = lambda _, model=model.to(memory_format=torch.channels_last): model(last)
-        exact = model.double()(x.double())
-        model.float()
+            turned = copy.deepcopy(model).to(memory_format=torch.channels_last)
+            runs["eager, channels-last"] = lambda _, turned=turned: turned(last)
+        exact = copy.deepcopy(model).double()(x.double())
         error = {key: float((run(x).double() - exact).norm() / exact.norm()) for key, run in runs.items()}
         times = {key: [] for key in runs}
         for turn in range(23):

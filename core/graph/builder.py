@@ -32,7 +32,7 @@ from .recorder import AtenRecord, new_recorder
 from .refusals import judge, open_size_refusal, quiet_fakes, refuse_by_name
 from .region import Region, escaped
 from .subgraph_call import subgraph_call
-from .symbols import as_policy, plain, symbolic_fake
+from .symbols import as_policy, cancelling, plain, symbolic_fake
 from .tree import leaves, map_tree, rebuild, without_partial
 from .unused_inputs import drop_unused
 
@@ -298,6 +298,8 @@ class GraphBuilder:
     def _call(
         self, kind: str, target: Any, fn: Callable[..., Any], args: Any, kwargs: Any, line: UserLine | None
     ) -> Any:
+        if self.has_symbols and self._record is not None and getattr(fn, "__module__", "") in ("_operator", "math"):
+            args = self._rounded(args)
         args, kwargs = map_tree(self._lift, (tuple(args), dict(kwargs)))
         fake_args, fake_kwargs = map_tree(
             lambda leaf: leaf.fake if isinstance(leaf, GraphValue) else leaf, (args, kwargs)
@@ -326,6 +328,16 @@ class GraphBuilder:
                 call.node, call.line = node, line
             self._record.note_sequence(sequence, node)
         return self._values(result, node, line)
+
+    def _rounded(self, operands: Sequence[Any]) -> Sequence[Any]:
+        """Operands of arithmetic on numbers; of sums of floats, the floats are pinned and guarded."""
+        if any(isinstance(getattr(operand, "fake", None), torch.Tensor) for operand in operands):
+            return operands
+        sums = [cancelling(operand) for operand in operands]
+        for item in self._inputs if any(sums) else ():
+            if isinstance(item.fake, torch.SymFloat) and any(item.fake.node.expr in symbols for symbols in sums):
+                float(item.fake)
+        return [float(operand.fake) if symbols else operand for operand, symbols in zip(operands, sums)]
 
     def _run(self, fn: Any, name: str, args: Any, kwargs: Any, mark: int, line: UserLine | None) -> Any:
         refused = self._record is None or self._record.refused is not None

@@ -39,4 +39,3 @@ def clone_mutate(op: Any, positions: tuple[int | str, ...], args: tuple[Any, ...
     flat = [item for result in results for item in (result if isinstance(result, (tuple, list)) else (result,))]
     own = [item for item in flat if item is not None and not any(item is written for written in clones)]
     return (*own, *clones)
-

@@ -113,6 +113,18 @@ def plain(value: Any) -> Any:
     return value
 
 
+def cancelling(value: Any) -> tuple[Any, ...]:
+    """The symbols of floats in a sum that is a number of the graph.
+
+    Symbolic arithmetic is that of real numbers: it would make `s` of `(s + 1) - 1`, where floats lose digits.
+    One operation on a symbol is rounded as eager rounds it, and products stay within roundings.
+    """
+    fake = getattr(value, "fake", None)
+    if not isinstance(fake, torch.SymFloat) or not fake.node.expr.is_Add:
+        return ()
+    return tuple(symbol for symbol in fake.node.expr.free_symbols if not symbol.is_integer)
+
+
 def input_numbers(inputs: tuple[GraphInput, ...]) -> list[tuple[Place, Any]]:
     """Each number of the inputs that may be symbolic, sizes first: a symbol is bound where it is first met."""
     sizes: list[tuple[Place, Any]] = []

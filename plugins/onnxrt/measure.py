@@ -1,9 +1,9 @@
-"""Times of onnxrt on the CPU, paired: what a call costs beside the session's own run, and two models beside eager.
+"""Times of onnxrt on the CPU, paired: what a call costs beside the runtime's own run, and two models beside eager.
 
     python plugins/onnxrt/measure.py [--rounds N] [--threads N]
 
 A row is the median over rounds in which the sides take turns; a ratio is that of eager's time over the other's, round
-by round. Times are those of the processor (all threads together), which a busy machine does not stretch. The session's
+by round. Times are those of the processor (all threads together), which a busy machine does not stretch. The runtime's
 own run is one with all memory bound beforehand. Each compiled result is compared with eager's.
 """
 
@@ -84,7 +84,7 @@ def taken(sides: dict[str, Callable[[], Any]], rounds: int, calls: int) -> dict[
 
 
 def overhead(rounds: int) -> bool:
-    """One relu of 4 x 16: the session, the artifact's call around it, the compiled function around that."""
+    """One relu of 4 x 16: the engine, the artifact's call around it, the compiled function around that."""
     from core.events import ArtifactBuilt, subscribe
 
     built: list[Any] = []
@@ -100,14 +100,14 @@ def overhead(rounds: int) -> bool:
     binding.bind_input(port.name, "cpu", 0, 1, [4, 16], x.data_ptr())
     binding.bind_output(made.name, "cpu", 0, 1, [4, 16], result.data_ptr())
     sides = {
-        "session": lambda: engine.run_with_iobinding(binding),
+        "engine": lambda: engine.run_with_iobinding(binding),
         "artifact": lambda: artifact.call(x),
         "core": lambda: compiled(x),
         "eager": lambda: torch.relu(x),
     }
     times = taken(sides, rounds, CALLS)
     for name, values in times.items():
-        above = statistics.median(one - session for one, session in zip(values, times["session"]))
+        above = statistics.median(one - engine for one, engine in zip(values, times["engine"]))
         print(
             f"relu 4 x 16      {name:14} {statistics.median(values) * 1e6:9.2f} us   {above * 1e6:+7.2f} us", flush=True
         )

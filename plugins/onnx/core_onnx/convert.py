@@ -149,7 +149,12 @@ def _convert_node(builder: ModelBuilder, node: fx.Node, values: Mapping[fx.Node,
     kwargs = fx.node.map_arg(node.kwargs, given)
     if wide:
         builder.result = fx.node.map_aggregate(builder.result, _wide_fake)
-    result = converter(builder, *args, **kwargs)
+    try:
+        result = converter(builder, *args, **kwargs)
+    except TypeError as error:
+        if any(not isinstance(source.meta.get("val"), (torch.Tensor, tuple, list)) for source in node.all_input_nodes):
+            raise ConversionError(f"{key} takes a number that ONNX must know beforehand, and it is a symbol") from error
+        raise
     return _with_fakes(_narrowed(builder, result, node.meta.get("val")) if wide else result, node.meta.get("val"))
 
 

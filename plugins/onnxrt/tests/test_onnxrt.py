@@ -425,3 +425,12 @@ def test_the_factor_of_a_product_of_float64_is_a_float64():
 
 def test_models_for_cuda_are_in_an_opset_that_its_kernels_are_written_for():
     assert runtime_module.target_of("cuda").opset == runtime_module.OPSETS[-1]
+
+
+def test_a_padding_that_is_a_symbol_goes_to_the_fallback():
+    net = nn.Conv2d(3, 4, 3, padding=1).eval()
+    run = compiled(net, dynamic=True)
+    with torch.no_grad():
+        for batch in (4, 6, 1):
+            x = torch.randn(batch, 3, 8, 8)
+            close(run(x), net(x))

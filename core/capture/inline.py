@@ -10,6 +10,7 @@ from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.checks import Is
 from ..guards.source import AttrSource, ConstSource, FunctionPartSource, InstanceDictSource, ModuleSource
+from ..torch_compat import peer
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
@@ -68,6 +69,8 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
         if fn.fn.__module__ is not None and fn.fn.__module__.startswith("torch") and answered.is_answered():
             return answered.call(tx, args, kwargs)
         verdict = policy.function_verdict(fn.fn)
+        if verdict is Verdict.GRAPH and (counted := peer.counted(fn.fn)) is not None:
+            return call_function(tx, tx.wrap(counted, None, constant=True), args, kwargs)
         if verdict is Verdict.GRAPH:
             return TorchFunctionVariable(fn.fn).call(tx, args, kwargs)
         if verdict is Verdict.SKIP:

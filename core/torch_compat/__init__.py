@@ -558,9 +558,10 @@ def unknown_active_mode() -> str | None:
     """The name of an active TorchFunction or TorchDispatch mode, under which capture leaves the call alone."""
     if torch._C._len_torch_dispatch_stack():
         return "a TorchDispatchMode"
-    for place in range(torch._C._len_torch_function_stack()):
-        if type(torch._C._get_function_stack_at(place)).__name__ != "DeviceContext":  # it only adds devices
-            return "a TorchFunctionMode"
+    count = torch._C._len_torch_function_stack()
+    default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)  # set_default_device's, lowest of all
+    if count > 1 or count and torch._C._get_function_stack_at(0) is not default:
+        return "a TorchFunctionMode"
     if torch._C._functorch.maybe_current_level() is not None:
         return "a functorch transform"
     if torch.autograd.forward_ad._current_level >= 0:

@@ -18,6 +18,15 @@ def keep_peer_out(code: types.CodeType) -> None:
     hook.set_code_exec_strategy(code, hook._FrameExecStrategy(skip, skip))
 
 
+def counted(fn: types.FunctionType) -> Any:
+    """The method of Module that the peer, once used, has wrapped to count modules with; None for other functions."""
+    if fn.__globals__.get("__name__") != "torch._dynamo.mutation_guard":
+        return None
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+    methods = [cells[name].cell_contents for name in ("init", "setstate") if name in cells]
+    return methods[0] if methods else None
+
+
 def substitute_of(fn: Any) -> tuple[Any, bool] | None:
     """What torch.compiler.substitute_in_graph registered for a function, and whether it folds; None for none.
 

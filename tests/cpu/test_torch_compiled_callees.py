@@ -127,3 +127,10 @@ def test_compiling_what_torch_compile_made_compiles_what_is_behind_it():
         core.reset()
         torch.testing.assert_close(core.compile(made, backend="eager", fullgraph=True)(x), module(x))
         assert core.stats()["graphs"] == 1
+
+
+def test_modules_are_made_inside_after_torch_compile_was_used():
+    torch.compile(torch.nn.Linear(2, 2), backend="eager")(torch.ones(2))
+    compiled = core.compile(lambda x: torch.nn.Linear(4, 2)(x), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(3, 4)).shape == (3, 2)
+    assert core.stats()["graphs"] == 1

@@ -28,3 +28,16 @@ def test_one_operation_on_a_float_serves_every_float(backend):
     for s in (0.3, 0.7, 1e-3, 0.123456789):
         torch.testing.assert_close(compiled(x, s), (x * (s * 0.1), x + s))
     assert core.stats()["graphs"] == 2
+
+
+def test_a_choice_between_numbers_is_written_into_the_graph():
+    import sympy
+
+    from core import torch_compat
+
+    size = sympy.Symbol("size", integer=True)
+    for expression in (sympy.Piecewise((size + 1, size > 3), (-size, True)), sympy.Piecewise((1, size > 3), (0, True))):
+        graph = torch.fx.Graph()
+        graph.output(torch_compat.write_expression(graph, expression, {size: graph.placeholder("size")}))
+        module = torch.fx.GraphModule(torch.nn.Module(), graph)
+        assert [module(number) for number in (2, 5)] == [int(expression.subs(size, number)) for number in (2, 5)]

@@ -1,0 +1,87 @@
+"""Symbolic numbers written as nodes of a graph. Checked with torch 2.11 and 2.13."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+LONGEST_PRODUCT = 64
+"""Powers of symbols up to this one are written as products."""
+
+
+def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
+    """Write a sympy expression as call nodes; `symbols` maps its free symbols to nodes. Returns the last node."""
+    import torch.fx as fx
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    class Written(PythonReferenceAnalysis):
+        @staticmethod
+        def int_truediv(a: Any, b: Any) -> Any:
+            return a / b  # on numbers of the call, so Python's own division
+
+        @staticmethod
+        def pow_by_natural(a: Any, b: Any) -> Any:
+            # what sympy makes of products: of floats these are infinite where a power raises OverflowError
+            result = a
+            for _ in range(b - 1 if isinstance(b, int) and 1 <= b <= LONGEST_PRODUCT else 0):
+                result = result * a
+            return result if result is not a or b == 1 else a**b
+
+        @staticmethod
+        def cos(x: Any) -> Any:
+            return torch._sym_cos(x)
+
+        @staticmethod
+        def sin(x: Any) -> Any:
+            return torch._sym_sin(x)
+
+        @staticmethod
+        def trunc_to_int(x: Any, dtype: Any) -> Any:
+            return written(torch.sym_int, x)
+
+        @staticmethod
+        def floor_to_int(x: Any, dtype: Any) -> Any:
+            return written(math.floor, x)
+
+        @staticmethod
+        def ceil_to_int(x: Any, dtype: Any) -> Any:
+            return written(math.ceil, x)
+
+        @staticmethod
+        def floor(x: Any) -> Any:
+            return written(torch.sym_float, written(math.floor, x))
+
+        @staticmethod
+        def ceil(x: Any) -> Any:
+            return written(torch.sym_float, written(math.ceil, x))
+
+        @staticmethod
+        def round_to_int(x: Any, dtype: Any) -> Any:
+            return written(round, x)
+
+        @staticmethod
+        def expr_cond_pair(value: Any, condition: Any) -> Any:
+            return value, condition
+
+        @staticmethod
+        def piecewise(*pairs: Any) -> Any:
+            *cases, (result, _) = pairs  # the last holds where no other does
+            for value, condition in reversed(cases):
+                result = written(torch.sym_ite, condition, value, result)
+            return result
+
+        @staticmethod
+        def round_decimal(x: Any, digits: Any) -> Any:
+            return written(round, x, digits)
+
+    def written(fn: Any, *args: Any) -> Any:
+        given = tuple(arg.node if isinstance(arg, fx.Proxy) else arg for arg in args)
+        return fx.Proxy(graph.call_function(fn, given), tracer)
+
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    proxies = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}
+    result = sympy_interp(Written, proxies, expr)
+    return result.node

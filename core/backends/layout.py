@@ -53,7 +53,8 @@ def zeros_like_layout(like: str, fake: Any, code: Code) -> str:
     options = f"dtype={code.bind(fake.dtype, 'dtype')}, device={code.bind(fake.device, 'device')}"
     if not is_static(fake):
         order = dense_order(fake) or tuple(range(fake.dim()))
-        return f"{code.bind(torch.empty_permuted, 'empty_permuted')}({like}, {order!r}, {options}).zero_()"
+        sizes = like or repr(tuple(fake.shape))  # where only strides are symbolic, the sizes are known
+        return f"{code.bind(torch.empty_permuted, 'empty_permuted')}({sizes}, {order!r}, {options}).zero_()"
     make = code.bind(torch.empty_strided, "empty_strided")
     return f"{make}({tuple(fake.shape)!r}, {tuple(fake.stride())!r}, {options}).zero_()"
 

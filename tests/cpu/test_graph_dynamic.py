@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import core
 from core.errors import ConstraintViolated
 from core.graph.builder import GraphBuilder
 from core.graph.finish import functional_graph
@@ -236,3 +237,12 @@ def test_results_of_data_dependent_size_when_asked_for():
     for values in ([0, 3, 4], [1, 2, 3], [0, 0, 7]):
         x = torch.tensor(values)
         assert torch.equal(replay.run_functional(graph, [x])[0], x.nonzero() + 1)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_result_whose_strides_alone_are_symbolic_may_get_no_gradient(backend):
+    compiled = core.compile(lambda x: ((x - 1)[1], x.sum()), backend=backend)
+    for size in (3, 5, 6):
+        x = torch.randn(4, size).t().requires_grad_()
+        compiled(x)[1].backward()
+        assert torch.equal(x.grad, torch.ones(size, 4))

@@ -100,6 +100,7 @@ def extract(module: fx.GraphModule, region: Region, order: Mapping[fx.Node, int]
             copied |= chain[0]
             del numbers[number]
             numbers.update((taken, None) for taken in chain[1] if taken not in tensors)
+    _say_symbols(module, tensors, numbers)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     inputs = (*tensors, *numbers)
@@ -112,6 +113,30 @@ def extract(module: fx.GraphModule, region: Region, order: Mapping[fx.Node, int]
     result = graph.output(tuple(copies[node] for node in outputs))
     result.meta["val"] = tuple(node.meta.get("val") for node in outputs)
     return RegionGraph(graph, module, inputs, outputs)
+
+
+def _say_symbols(module: fx.GraphModule, tensors: dict[fx.Node, None], numbers: dict[fx.Node, None]) -> None:
+    """Give the region inputs of the whole graph that say a symbol which its own inputs have in larger terms only."""
+    said, used = _symbols((*tensors, *numbers))
+    missing = used - said
+    for node in module.graph.nodes if missing else ():
+        if node.op == "placeholder" and missing & _symbols((node,))[0]:
+            (tensors if isinstance(node.meta.get("val"), torch.Tensor) else numbers)[node] = None
+            missing -= _symbols((node,))[0]
+
+
+def _symbols(nodes: Sequence[fx.Node]) -> tuple[set[Any], set[Any]]:
+    """The symbols that are a size or a number of these nodes alone, and all that their sizes and numbers hold."""
+    said: set[Any] = set()
+    used: set[Any] = set()
+    for node in nodes:
+        value = node.meta.get("val")
+        for number in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(number, torch.SymInt):
+                term = expression(number)
+                used |= term.free_symbols
+                said |= {term} if term.is_Symbol else set()
+    return said, used
 
 
 def _operands(

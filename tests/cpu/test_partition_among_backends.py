@@ -400,6 +400,24 @@ def test_a_backend_without_dynamic_shapes_gets_numbers_and_an_entry_a_shape():
         assert all(type(size) is int for value in (*values, *fakes) for size in value.shape)
 
 
+@pytest.mark.parametrize("fallback", ["eager", "inductor"])
+def test_a_region_whose_sizes_are_computed_is_given_what_says_their_symbols(fallback):
+    if fallback == "inductor":
+        pytest.importorskip("core_inductor")
+    layer = torch.nn.Conv2d(3, 8, 3)
+
+    def program(x):
+        return layer(x).relu().flatten(2).mean(-1)
+
+    taken = Taking("convolution", "relu", "view", dynamic_shapes="full")
+    compiled = core.compile(program, backend=taken, fallback=fallback, fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        for batch, height, width in ((4, 20, 20), (2, 9, 14), (8, 31, 5)):
+            x = torch.randn(batch, 3, height, width)
+            torch.testing.assert_close(compiled(x), program(x), rtol=1e-4, atol=1e-5)
+    assert core.stats()["graphs"] == 1
+
+
 def test_dynamic_true_on_a_backend_without_dynamic_shapes_is_specialised():
     backend = Taking("mm", "relu", dynamic_shapes="none")
     compiled = core.compile(lambda x: (x @ x.t()).relu(), backend=backend, fallback="eager", dynamic=True)

@@ -197,7 +197,7 @@ class TracerServices(Host):
             keywords = {key: value.look_inside(self).as_proxy() for key, value in kwargs.items()}
         except NumberAsArgument:
             return call_with_numbers(self, target, args, kwargs)
-        except tensor_subclass.TakenOver:
+        except tensor_subclass.ClassDecides:
             fn = getattr(torch.Tensor, target) if isinstance(target, str) else target
             return tensor_subclass.dispatch(self, self.wrap(fn, None, constant=True), args, kwargs)
         try:

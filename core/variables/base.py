@@ -383,3 +383,22 @@ class InheritedMethodVariable(BuiltinMethodVariable):
 
 
 _ATTRIBUTE_METHODS = {"__getattribute__": 1, "__setattr__": 2, "__delattr__": 1}
+
+
+def store_attributes(emit: Emitter, tracker: Any) -> None:
+    """Set what the traced code set on a tensor that was just made, and is on top of the stack."""
+    if tracker.attributes:
+        emit.remember(tracker)
+    for name, value in tracker.attributes.items():
+        emit.copy_top()
+        emit.load(value)
+        emit.swap(2)
+        emit.store_attr(name)
+
+
+def write_attributes(emit: Emitter, tracker: Any) -> None:
+    """Set what the traced code set on a tensor that existed before."""
+    for name, value in tracker.attributes.items():
+        emit.load(value)
+        emit.load(tracker)
+        emit.store_attr(name)

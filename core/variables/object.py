@@ -368,9 +368,9 @@ class UserObjectVariable(VariableTracker):
         if self.payload is not None:
             return self.payload.as_proxy()
         if getattr(self.cls, "__torch_function__", None) is not None:
-            from .tensor_subclass import TakenOver
+            from .tensor_subclass import ClassDecides
 
-            raise TakenOver(f"{self.describe()} takes the call over", remedy="pass a tensor")
+            raise ClassDecides(f"{self.describe()} takes the call over", remedy="pass a tensor")
         return super().as_proxy()
 
     def own_method(self, tx: Tracer, name: str, args: Sequence[VT]) -> VT | None:

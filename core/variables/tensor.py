@@ -12,7 +12,7 @@ from ..graph.refusals import NeedsSymbols
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
 from . import array, tensor_scalar, tensor_truth
-from .base import BuiltinMethodVariable, VariableTracker, has_special
+from .base import BuiltinMethodVariable, VariableTracker, has_special, store_attributes, write_attributes
 from .storage import StorageVariable
 
 if TYPE_CHECKING:
@@ -389,19 +389,10 @@ class TensorVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_graph_output(self.value)
-        if self.attributes:
-            emit.remember(self)
-        for name, value in self.attributes.items():
-            emit.copy_top()
-            emit.load(value)
-            emit.swap(2)
-            emit.store_attr(name)
+        store_attributes(emit, self)
 
     def write_back(self, emit: Emitter) -> None:
-        for name, value in self.attributes.items():
-            emit.load(value)
-            emit.load(self)
-            emit.store_attr(name)
+        write_attributes(emit, self)
 
 
 class TakenOver:

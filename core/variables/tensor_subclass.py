@@ -17,7 +17,14 @@ import torch
 from ..errors import Unsupported
 from ..guards.checks import Is, MissingInstanceAttr, TypeIs
 from ..guards.source import CallSource, ConstSource, InstanceAttrSource, TypeAttrSource
-from .base import BuiltinMethodVariable, VariableTracker, find_special, has_special
+from .base import (
+    BuiltinMethodVariable,
+    VariableTracker,
+    find_special,
+    has_special,
+    store_attributes,
+    write_attributes,
+)
 from .function import MethodVariable
 
 if TYPE_CHECKING:
@@ -65,15 +72,18 @@ def is_traced(value: torch.Tensor) -> bool:
     )
 
 
+def class_takes_over(cls: type) -> bool:
+    """True for a class with a __torch_function__, Tensor itself aside; a subclass that inherits it counts too."""
+    own = getattr(cls, "__torch_function__", None)
+    return cls is not torch.Tensor and own is not None and own is not _DISABLED
+
+
 def takes_over(tracker: VT) -> bool:
     """True when a function of torch asks the object's class what to do."""
-    if tracker.kind in ("tensor", "constant", "symbolic"):
-        return False
-    own = getattr(tracker.python_type(), "__torch_function__", None)
-    return own is not None and own is not _DISABLED and tracker.python_type() not in (torch.Tensor, torch.nn.Parameter)
+    return tracker.kind not in ("tensor", "constant", "symbolic") and class_takes_over(tracker.python_type())
 
 
-class TakenOver(Unsupported):
+class ClassDecides(Unsupported):
     """An argument's class decides what the call does; see `dispatch`."""
 
 
@@ -96,7 +106,9 @@ class SubclassTensorVariable(VariableTracker):
     def as_proxy(self) -> Any:
         if self.cls.__torch_function__ is _DISABLED:  # type: ignore[attr-defined]
             return self.inner.as_proxy()
-        raise TakenOver(f"{self.describe()} takes the call over", remedy="use plain tensors in the compiled function")
+        raise ClassDecides(
+            f"{self.describe()} takes the call over", remedy="use plain tensors in the compiled function"
+        )
 
     def truth(self, tx: Tracer) -> bool:
         return tx.truth(self.call_method(tx, "__bool__", [], {}))
@@ -201,19 +213,10 @@ class SubclassTensorVariable(VariableTracker):
         emit.load(self.inner)
         emit.load_const(self.cls)
         emit.call(2)
-        if self.attributes:
-            emit.remember(self)
-        for name, value in self.attributes.items():
-            emit.copy_top()
-            emit.load(value)
-            emit.swap(2)
-            emit.store_attr(name)
+        store_attributes(emit, self)
 
     def write_back(self, emit: Emitter) -> None:
-        for name, value in self.attributes.items():
-            emit.load(value)
-            emit.load(self)
-            emit.store_attr(name)
+        write_attributes(emit, self)
 
 
 class GetterVariable(VariableTracker):

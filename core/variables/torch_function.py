@@ -10,7 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
-from . import array, tensor_scalar, tensor_truth
+from . import array, tensor_scalar, tensor_subclass, tensor_truth
 from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -112,12 +112,6 @@ BREAKS: dict[Any, tuple[str, str]] = {
 }
 
 
-def _takes_over(cls: type) -> bool:
-    """True for a class with a __torch_function__, Tensor itself aside; a subclass that inherits it counts too."""
-    own = getattr(cls, "__torch_function__", None)
-    return cls is not torch.Tensor and own is not None and own is not torch._C._disabled_torch_function_impl
-
-
 # Given the batch first they turn their result in place, which a gradient can't be recorded through.
 TURNED_IN_PLACE = resolve("torch.gru torch.rnn_tanh torch.rnn_relu")
 
@@ -161,8 +155,6 @@ class TorchFunctionVariable(VariableTracker):
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         fn = self.fn
         if any(arg.kind == "tensor_subclass" for arg in (*args, *kwargs.values())) and not self._ignores_classes():
-            from . import tensor_subclass
-
             return tensor_subclass.dispatch(tx, self, args, kwargs)
         if fn in array.CONVERTERS and args and args[0].realize(tx).kind == "ndarray":
             return array.to_tensor(tx, fn, args, kwargs)
@@ -237,7 +229,7 @@ class TorchFunctionVariable(VariableTracker):
             operands = args[0].unpack(tx) if fn in OVERRIDDEN_OF_ITERABLE else args
             return tx.constant(
                 not tx.trace.functions_off
-                and any(_takes_over(operand.realize(tx).python_type()) for operand in operands)
+                and any(tensor_subclass.class_takes_over(operand.realize(tx).python_type()) for operand in operands)
             )
         if fn in NOTHING or name in NAMED_NOTHING:
             return tx.constant(None)

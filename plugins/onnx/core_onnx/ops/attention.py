@@ -52,8 +52,11 @@ def flash_attention(
     return b.node("MatMul", weights, value), sums
 
 
-@converts("aten._scaled_dot_product_efficient_attention.default")
-def efficient_attention(
+@converts(
+    "aten._scaled_dot_product_efficient_attention.default",
+    "aten._scaled_dot_product_cudnn_attention.default",
+)
+def cuda_attention(
     b: ModelBuilder,
     query: Value,
     key: Value,
@@ -62,11 +65,12 @@ def efficient_attention(
     compute_log_sumexp: bool,
     dropout_p: float = 0.0,
     is_causal: bool = False,
+    return_debug_mask: bool = False,
     *,
     scale: float | None = None,
-) -> tuple[Value, None, None, None]:
+) -> tuple[Value | None, ...]:
     """The same on CUDA, its result alone: the sums and the state of the generator are for a backward."""
-    return _on_cuda(b, query, key, value, attn_bias, dropout_p, is_causal, scale), None, None, None
+    return _on_cuda(b, query, key, value, attn_bias, dropout_p, is_causal, scale), *(None,) * 8
 
 
 @converts("aten._scaled_dot_product_flash_attention.default")
@@ -83,24 +87,6 @@ def cuda_flash_attention(
 ) -> tuple[Value | None, ...]:
     """The same on CUDA, its result alone."""
     return _on_cuda(b, query, key, value, None, dropout_p, is_causal, scale), *(None,) * 8
-
-
-@converts("aten._scaled_dot_product_cudnn_attention.default")
-def cudnn_attention(
-    b: ModelBuilder,
-    query: Value,
-    key: Value,
-    value: Value,
-    attn_bias: Value | None,
-    compute_log_sumexp: bool,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    return_debug_mask: bool = False,
-    *,
-    scale: float | None = None,
-) -> tuple[Value | None, ...]:
-    """The same on CUDA, its result alone."""
-    return _on_cuda(b, query, key, value, attn_bias, dropout_p, is_causal, scale), *(None,) * 8
 
 
 def _on_cuda(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from ..assertions import assert_like_eager
 from ..rules import closely, exactly, require
 from ..torch_compat import keep_busy
 from .base import ConformanceTests
+from .in_threads import in_threads
 from .values import draw, needs_training, seeded
 
 LONG = 400_000_000
@@ -190,23 +190,13 @@ class GpuTests(ConformanceTests):
         compiled = subject.compile(program)
         compiled(x, w)
         work = [[draw(generator, *x.shape).to(x.device) for _ in range(20)] for _ in range(2)]
-        failures: list[BaseException] = []
 
         def run(values: list[torch.Tensor]) -> None:
-            try:
-                with torch.cuda.device(x.device), side_stream(x.device):
-                    for value in values:
-                        closely(compiled(value, w), program(value, w), "streams", "a result in a thread", factor=8)
-            except (AssertionError, RuntimeError) as error:
-                failures.append(error)
+            with torch.cuda.device(x.device), side_stream(x.device):
+                for value in values:
+                    closely(compiled(value, w), program(value, w), "streams", "a result in a thread", factor=8)
 
-        threads = [threading.Thread(target=run, args=(values,)) for values in work]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
+        in_threads(run, work)
 
     def test_streams_of_forward_serve_backward(self, subject: Any, generator: torch.Generator) -> None:
         needs_training(subject)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import threading
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import nn
 
 from ..rules import closely, exactly, require
 from .base import ConformanceTests
+from .in_threads import in_threads
 from .values import draw, needs_dtype, needs_training, seeded
 
 
@@ -185,22 +185,12 @@ class StateSemantics(ConformanceTests):
         compiled = subject.compile(program)
         work = [[(draw(generator, 16), draw(generator, 16)) for _ in range(12)] for _ in range(4)]
         compiled(*work[0][0])
-        failures: list[BaseException] = []
 
         def run(pairs: list[tuple[Any, Any]]) -> None:
-            try:
-                for x, y in pairs:
-                    closely(compiled(x, y), program(x, y), "threads", "the result in a thread")
-            except (AssertionError, RuntimeError) as error:
-                failures.append(error)
+            for x, y in pairs:
+                closely(compiled(x, y), program(x, y), "threads", "the result in a thread")
 
-        threads = [threading.Thread(target=run, args=(pairs,)) for pairs in work]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
+        in_threads(run, work)
 
     def test_threads_compile_at_once(self, subject: Any, generator: torch.Generator) -> None:
         def program(x: Any) -> Any:
@@ -208,21 +198,11 @@ class StateSemantics(ConformanceTests):
 
         compiled = subject.compile(program)
         values = [draw(generator, 4 + at) for at in range(4)]
-        failures: list[BaseException] = []
 
         def run(x: Any) -> None:
-            try:
-                closely(compiled(x), program(x), "threads", "the result in a thread")
-            except (AssertionError, RuntimeError) as error:
-                failures.append(error)
+            closely(compiled(x), program(x), "threads", "the result in a thread")
 
-        threads = [threading.Thread(target=run, args=(x,)) for x in values]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
+        in_threads(run, values)
 
     def test_compiled_calls_compiled(self, subject: Any, generator: torch.Generator) -> None:
         inner = subject.compile(lambda x: torch.relu(x) + 1)

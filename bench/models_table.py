@@ -1,10 +1,11 @@
 """`make models`: capture of many architectures, inference and training. Each row is measured in a process of its own.
 
-    python -m bench.models_table [--peer] [--backend NAME] [--only bert,t5] [--modes infer,train]
+    python -m bench.models_table [--peer [BACKEND ...]] [--only bert,t5] [--modes infer,train] [--state DIR] [--json]
 
 A row: graphs, graph breaks with their reasons, recompiles, the largest relative error against eager over outputs and
-gradients of two calls (dropout included: both draw from the same seed), and seconds of the first call. Exit status 1
-when core gives a wrong result.
+gradients of two calls (dropout included: both draw from the same seed), and seconds of the first call with empty
+caches. With --state a run that was stopped goes on. Exit status 1 when core gives a wrong result, or has more breaks
+than torch.compile in a row that both have.
 """
 
 from __future__ import annotations
@@ -13,17 +14,26 @@ import argparse
 import collections
 import json
 import os
+import platform
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from core.plugin import installed_version
+
+from .vendor_table import machine
+
 ROOT = Path(__file__).resolve().parent.parent
-MODES = ("infer", "train")
+PEER = "torch.compile"
 TOLERANCE = 1e-4  # relative; fp32 through a backward
 NEGLIGIBLE = 1e-3  # of the largest tensor's norm: gradients below it are differences of what cancels
-HEADER = f"{'architecture':12} {'mode':6} {'implementation':18} graphs breaks recompiles     error  first s"
+TIMEOUT_S = 900
+SIDE = f"{'graphs':>6} {'breaks':>6} {'recompiles':>10} {'error':>8} {'first s':>7}"
 
 
 # -- one measurement -------------------------------------------------------------------------------------------------
@@ -40,67 +50,75 @@ def error(got: list[Any], want: list[Any]) -> float:
     return worst if worst == worst else float("inf")
 
 
-def measure(name: str, mode: str, implementation: str) -> dict[str, Any]:
-    """One row of the table."""
+def _cpu_seconds() -> float:
+    """Of this process and of the compilers that it has waited for."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+CLOCKS = {"wall": time.perf_counter, "cpu": _cpu_seconds}
+
+
+def measure(name: str, mode: str, implementation: str, clock: str) -> dict[str, Any]:
+    """One half of a row: two calls of eager and, on a twin with the same weights, of the implementation."""
     import torch
 
-    from .architectures import make
+    from .table_rows import row
 
-    subject = make(name)
-    subject.model.train(mode == "train")
-    step = subject.train if mode == "train" else subject.infer
-
-    def run(model: Any) -> list[Any]:
+    def run(target: Any) -> list[Any]:
         torch.manual_seed(1)
-        return [tensor.clone() for tensor in step(model)]
+        return [tensor.clone() for tensor in subject.run(target)]
 
-    buffers = {key: value.clone() for key, value in subject.model.state_dict().items()}
-    want = run(subject.model)
-    subject.model.load_state_dict(buffers)
-    compiled, report = compiler(implementation, subject.model)
-    began = time.perf_counter()
+    subject = row(name, mode)
+    wanted = [run(subject.target), run(subject.target)]
+    subject = row(name, mode)
+    compiled, report = compiler(implementation, subject.target)
+    began = CLOCKS[clock]()
     first = run(compiled)
-    seconds = time.perf_counter() - began
-    subject.model.load_state_dict(buffers)
-    worst = max(error(first, want), error(run(compiled), want))
+    seconds = CLOCKS[clock]() - began
+    worst = max(error(first, wanted[0]), error(run(compiled), wanted[1]))
     return {"name": name, "mode": mode, "implementation": implementation, "error": worst, "s": seconds, **report()}
 
 
-def compiler(implementation: str, model: Any) -> tuple[Any, Any]:
-    """The compiled model, and a function that gives graphs, breaks, recompiles and reasons."""
-    if implementation == "torch.compile":
-        return _peer(model)
+def compiler(implementation: str, target: Any) -> tuple[Any, Any]:
+    """The compiled callable, and a function that gives graphs, breaks, recompiles and reasons."""
+    name, _, backend = implementation.partition(":")
+    if name == PEER:
+        return _peer(target, backend)
     import core
     from core import events
 
     core.reset()
     seen: list[Any] = []
     events.subscribe(seen.append)
-    compiled = core.compile(model, backend=implementation.partition(":")[2] or "inductor")
+    compiled = core.compile(target, backend=backend or "inductor")
 
     def report() -> dict[str, Any]:
         stats = core.stats()
         reasons = [e.reason for e in seen if isinstance(e, (events.GraphBroken, events.FrameSkipped, events.FellBack))]
-        return {**{key: stats[key] for key in ("graphs", "breaks", "recompiles")}, "reasons": counted(reasons)}
+        counts = {key: stats[key] for key in ("graphs", "breaks", "recompiles", "skipped")}
+        return {**counts, "reasons": counted(reasons)}
 
     return compiled, report
 
 
-def _peer(model: Any) -> tuple[Any, Any]:
+def _peer(target: Any, backend: str) -> tuple[Any, Any]:
     import torch
-    from torch._dynamo.utils import counters
+    from torch._dynamo.utils import counters, get_compilation_metrics
 
     def report() -> dict[str, Any]:
         breaks = counters["graph_break"]
         return {
             "graphs": counters["stats"].get("unique_graphs", 0),
             "breaks": sum(breaks.values()),
-            "recompiles": sum(counters["recompiles"].values()) if "recompiles" in counters else 0,
+            "recompiles": sum(bool(frame.recompile_reason) for frame in get_compilation_metrics()),
             "reasons": [f"{count} x {reason.strip().splitlines()[0]}" for reason, count in breaks.most_common()],
         }
 
+    if backend not in ("", "inductor"):
+        return torch.compile(target, backend=backend), report
     # eager's random numbers, so that dropout can be compared
-    return torch.compile(model, options={"fallback_random": True}), report
+    return torch.compile(target, options={"fallback_random": True}), report
 
 
 def counted(reasons: list[str]) -> list[str]:
@@ -108,60 +126,162 @@ def counted(reasons: list[str]) -> list[str]:
     return [f"{count} x {reason}" for reason, count in collections.Counter(reasons).most_common()]
 
 
+def in_process(name: str, mode: str, implementation: str, clock: str) -> dict[str, Any]:
+    """measure() in a new process with empty caches."""
+    half = {"name": name, "mode": mode, "implementation": implementation}
+    command = [sys.executable, "-m", "bench.models_table", "--measure", name, mode, implementation, clock]
+    with tempfile.TemporaryDirectory() as empty:
+        caches = {"CORE_CACHE_DIR": f"{empty}/core", "TORCHINDUCTOR_CACHE_DIR": f"{empty}/peer"}
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **caches}
+        if clock == "cpu":
+            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # compilers that are waited for, so that they count
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {**half, "failed": f"no result after {TIMEOUT_S} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines:
+        return {**half, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+# -- what a stopped run has done -------------------------------------------------------------------------------------
+
+
+def conditions(clock: str) -> dict[str, Any]:
+    """What the numbers belong to."""
+    versions = {name: installed_version(name) for name in ("core", "torch", "transformers")}
+    return {"machine": machine(), "clock": clock, "versions": {"python": platform.python_version(), **versions}}
+
+
+def half_of(name: str, mode: str, implementation: str, clock: str, state: Path | None) -> dict[str, Any]:
+    """What the state has of this machine, clock and these versions, else measured now and kept there."""
+    kept = state / f"{name}.{mode}.{implementation.replace(':', '-')}.json" if state else None
+    now = conditions(clock)
+    if kept and kept.is_file():
+        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        if found["conditions"] == now:
+            return found
+    half = {**in_process(name, mode, implementation, clock), "conditions": now, "date": date.today().isoformat()}
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(half, indent=1) + "\n", encoding="utf-8")
+    return half
+
+
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
-def in_process(name: str, mode: str, implementation: str) -> dict[str, Any]:
-    """measure() in a new process."""
-    environment = dict(os.environ, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    command = [sys.executable, "-m", "bench.models_table", "--measure", name, mode, implementation]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        text = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return {"name": name, "mode": mode, "implementation": implementation, "failed": text}
-    return json.loads(lines[-1])
+def wrong(half: Mapping[str, Any]) -> bool:
+    """Whether there is no result, or one that isn't eager's."""
+    return "failed" in half or not half["error"] <= TOLERANCE
 
 
-def show(result: dict[str, Any]) -> bool:
-    """Print a row; False when it is wrong."""
-    start = f"{result['name']:12} {result['mode']:6} {result['implementation']:18}"
-    if "failed" in result:
-        print(f"{start} FAILED: {result['failed'][:160]}", flush=True)
-        return False
-    wrong = not result["error"] <= TOLERANCE
-    print(
-        f"{start} {result['graphs']:6} {result['breaks']:6} {result['recompiles']:10} {result['error']:9.1e} "
-        f"{result['s']:8.2f}{'  WRONG' if wrong else ''}",
-        flush=True,
+def breaks(half: Mapping[str, Any]) -> float:
+    """Places where compiled code ended: breaks and frames that were left to Python."""
+    return float("inf") if "failed" in half else half["breaks"] + half.get("skipped", 0)
+
+
+def complaints(halves: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with core's half of a row; the peer's is the second, if there is one."""
+    ours, *peers = halves
+    found = ["failed" if "failed" in ours else "wrong result"] if wrong(ours) else []
+    if any(breaks(ours) > breaks(peer) for peer in peers):
+        found.append("more breaks")
+    return found
+
+
+def side(half: Mapping[str, Any]) -> str:
+    """One implementation's columns."""
+    if "failed" in half:
+        return "failed".rjust(len(SIDE))
+    counts = f"{half['graphs']:6} {half['breaks'] + half.get('skipped', 0):6} {half['recompiles']:10}"
+    return f"{counts} {half['error']:8.1e} {half['s']:7.1f}"
+
+
+def show(halves: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row, and below it the reasons of its breaks."""
+    start = f"{halves[0]['name']:12} {halves[0]['mode']:8}"
+    print("  ".join([start, *map(side, halves), *(text.upper() for text in complaints(halves))]), flush=True)
+    for half in halves:
+        texts = [half["failed"]] if "failed" in half else half["reasons"]
+        for text in texts:
+            print(f"    {half['implementation']}: {' '.join(text.split())[:150]}", flush=True)
+
+
+def summary(rows: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """The lines below the table."""
+    lines = []
+    for halves in zip(*rows):
+        done = [half for half in halves if "failed" not in half]
+        largest = max((half["error"] for half in done), default=0.0)
+        lines.append(
+            f"{halves[0]['implementation']}: {len(halves)} rows, {sum(map(wrong, halves))} wrong or failed, "
+            f"{sum(not breaks(half) for half in done)} without a break, {sum(map(breaks, done)):.0f} breaks, "
+            f"{sum(half['recompiles'] for half in done)} recompiles, largest error {largest:.1e}, "
+            f"{sum(half['s'] for half in done):.0f} s of first calls"
+        )
+    found = collections.Counter(text for halves in rows for text in complaints(halves))
+    lines.append(", ".join(f"{count} rows: {text}" for text, count in found.items()) or "no row is complained of")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; the exit status says whether any row of core's is complained of."""
+    parser = argparse.ArgumentParser(prog="python -m bench.models_table", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--peer", nargs="*", metavar="BACKEND", help="also torch.compile, with inductor or with these")
+    parser.add_argument("--backend", default="inductor", help="of core")
+    parser.add_argument("--only", default="", help="names of rows; default: all")
+    parser.add_argument("--modes", default="", help="infer, train, generate, step; default: all that a row has")
+    parser.add_argument("--shard", default="0/1", metavar="I/N", help="each Nth name, beginning with the Ith")
+    parser.add_argument("--state", type=Path, help="keep each measurement here; those that are here are not made again")
+    parser.add_argument(
+        "--clock",
+        choices=tuple(CLOCKS),
+        default="wall",
+        help="cpu: of the process and its compilers",
     )
-    for reason in result["reasons"]:
-        print(f"             {reason[:150]}", flush=True)
-    return not wrong
-
-
-def main() -> int:
-    from .architectures import ARCHITECTURES
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peer", action="store_true", help="also measure torch.compile")
-    parser.add_argument("--backend", default="inductor")
-    parser.add_argument("--only", default=",".join(ARCHITECTURES))
-    parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--measure", nargs=3, metavar=("NAME", "MODE", "IMPLEMENTATION"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    parser.add_argument("--json", action="store_true", help="all numbers with machine and versions, in place of text")
+    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
     if options.measure:
         print(json.dumps(measure(*options.measure)))
         return 0
-    implementations = [f"core:{options.backend}", *(["torch.compile"] if options.peer else [])]
-    good = True
-    print(HEADER)
-    for name in options.only.split(","):
-        for mode in options.modes.split(","):
-            for implementation in implementations:
-                right = show(in_process(name, mode, implementation))
-                good = good and (right or implementation == "torch.compile")
-    return 0 if good else 1
+    from .table_rows import modes_of, names
+
+    peers = [] if options.peer is None else options.peer or ["inductor"]
+    implementations = [f"core:{options.backend}", *(f"{PEER}:{backend}" for backend in peers)]
+    first, _, step = options.shard.partition("/")
+    chosen = (options.only.split(",") if options.only else names())[int(first) :: int(step)]
+    modes = options.modes.split(",") if options.modes else None
+    if not options.json:
+        print("  ".join([" " * 21, *(name.center(len(SIDE), "-") for name in implementations)]).rstrip())
+        print("  ".join([f"{'architecture':12} {'mode':8}", *([SIDE] * len(implementations))]), flush=True)
+    rows = []
+    for name in chosen:
+        for mode in modes_of(name):
+            if modes is None or mode in modes:
+                rows.append([half_of(name, mode, each, options.clock, options.state) for each in implementations])
+                if not options.json:
+                    show(rows[-1])
+    if options.json:
+        print(json.dumps({**conditions(options.clock), "date": date.today().isoformat(), "rows": rows}, indent=1))
+    else:
+        found = conditions(options.clock)
+        print(summary(rows))
+        print(
+            "; ".join(
+                [
+                    *found["machine"].values(),
+                    f"{options.clock} time",
+                    *(f"{a} {b}" for a, b in found["versions"].items()),
+                ]
+            )
+        )
+    return 1 if any(map(complaints, rows)) else 0
 
 
 if __name__ == "__main__":

@@ -298,15 +298,7 @@ class _Conversion:
         return replace(question, name=name)
 
     def _external(self, name: str, weight: torch.Tensor) -> None:
-        proto = TensorProto()
-        proto.name = name
-        proto.data_type = element_type(weight.dtype)
-        proto.dims.extend(weight.shape)
-        proto.data_location = TensorProto.EXTERNAL
-        size = weight.numel() * weight.element_size()
-        for key, text in (("location", name), ("offset", "0"), ("length", str(size))):
-            proto.external_data.add(key=key, value=text)
-        self.builder.initializers.append(proto)
+        self.builder.initializers.append(initializer(name, weight))
         self.external[name] = weight
 
     def _constant(self, node: fx.Node) -> Value:
@@ -324,6 +316,19 @@ class _Conversion:
         self.outputs.append(helper.make_tensor_value_info(name, element_type(source.dtype), _dims(source.fake)))
         self.dtypes[name] = source.dtype
         return name
+
+
+def initializer(name: str, weight: torch.Tensor) -> TensorProto:
+    """An initializer whose bytes stay outside of the model: those of a contiguous tensor, given by pointer."""
+    proto = TensorProto()
+    proto.name = name
+    proto.data_type = element_type(weight.dtype)
+    proto.dims.extend(weight.shape)
+    proto.data_location = TensorProto.EXTERNAL
+    size = weight.numel() * weight.element_size()
+    for key, text in (("location", name), ("offset", "0"), ("length", str(size))):
+        proto.external_data.add(key=key, value=text)
+    return proto
 
 
 def _dims(fake: Any) -> list[Any]:

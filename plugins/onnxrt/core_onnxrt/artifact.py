@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import onnx
 import torch
 import torch.fx as fx
 from core_onnx import Answer, ConversionError, Target, answer, convert
@@ -17,6 +19,7 @@ from core.plugin import Artifact, CompileContext, Unsupported
 from . import __version__
 from .calls import EngineCall
 from .engine import Settings, open_engine
+from .packing import PackedCall, packable, with_constants
 from .runtime import target_of
 
 _MARKS = {"format": "core-onnxrt 3", "version": __version__}
@@ -36,7 +39,8 @@ def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any], ctx: Compil
         made = {step: _converted(step.graph, target, _passed_on(frozen, step), ctx) for step in parts}
     except ConversionError as error:
         raise Unsupported(sorted(lent) or calls_of(graph), str(error)) from error
-    return _divided_artifact(graph, steps, {step: _artifact(*one, ctx) for step, one in made.items()}, ctx)
+    opened = {step: _artifact(*one, _inside(ctx, graph, step)) for step, one in made.items()}
+    return _divided_artifact(graph, steps, opened, ctx)
 
 
 def refusal(found: Answer) -> str:
@@ -79,6 +83,12 @@ def _passed_on(frozen: Mapping[fx.Node, torch.Tensor], step: ModelStep) -> dict[
     return {inside: frozen[outside] for inside, outside in own if outside in frozen}
 
 
+def _inside(ctx: CompileContext, graph: fx.GraphModule, step: ModelStep) -> CompileContext:
+    """The context of a part of a graph: the places of its own inputs that are parameters."""
+    weights = {node for at, node in enumerate(_inputs(graph)) if at in ctx.parameters}
+    return replace(ctx, parameters=frozenset(at for at, node in enumerate(step.inputs) if node in weights))
+
+
 def _divided_artifact(
     graph: fx.GraphModule, steps: Sequence[Step], parts: Mapping[ModelStep, Artifact], ctx: CompileContext
 ) -> Artifact:
@@ -117,16 +127,40 @@ def _artifact(made: Stored, external: Mapping[str, torch.Tensor], ctx: CompileCo
         return open_engine(model, external, settings, ctx.name)
 
     call = EngineCall(engine, made, ctx.device)
+    packed = _packed(call, made, external, ctx)
     return OnnxRuntimeArtifact(
-        call=call.function,
+        call=packed.function if packed is not None else call.function,
         kernels=len(made.calls) - len(made.draws),
         extern_calls=len(made.draws),
         provenance=made.provenance,
         size_bytes=len(model),
-        describe=lambda: call.source + "\n\n" + _text(model),
+        describe=lambda: "\n\n".join([*([packed.source] if packed is not None else []), call.source, _text(model)]),
         made=None if external else made,
-        owner=call,
+        owner=call if packed is None else packed,
     )
+
+
+def _packed(
+    reading: EngineCall, made: Stored, external: Mapping[str, torch.Tensor], ctx: CompileContext
+) -> PackedCall | None:
+    """The call that has the weights of convolutions packed, where there are such."""
+    if ctx.mode != "inference" or ctx.device != "cpu" or not ctx.options.get("pack_weights", True):
+        return None
+    if not ctx.parameters or b"Conv" not in made.payload:
+        return None
+    model = onnx.load_from_string(made.payload)
+    given, results = made.ports
+    ports = packable(model, given, ctx.parameters)
+    if not ports:
+        return None
+    settings, rest = _settings(ctx), [port for port in given if port not in ports]
+
+    def opened(constants: Mapping[str, torch.Tensor]) -> EngineCall:
+        payload, weights = with_constants(model, constants), {**external, **constants}
+        own = replace(made, ports=(rest, results), payload=payload)
+        return EngineCall(lambda: open_engine(payload, weights, settings, ctx.name), own, ctx.device)
+
+    return PackedCall(reading, opened, ports, made.count)
 
 
 class OnnxRuntimeArtifact(Artifact):
@@ -140,8 +174,6 @@ class OnnxRuntimeArtifact(Artifact):
 
 
 def _text(model: bytes) -> str:
-    import onnx
-
     return str(onnx.printer.to_text(onnx.load_from_string(model)))
 
 

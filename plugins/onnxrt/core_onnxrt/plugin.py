@@ -65,6 +65,7 @@ class OnnxRuntimeBackend(Backend):
         return {
             "graph_optimization": Option(str, "all", LEVELS, help="the runtime's own graph optimisations"),
             "intra_op_threads": Option(int, 0, help="threads of an engine; 0: torch's number"),
+            "pack_weights": Option(bool, True, help="keep packed copies of weights, compared on each call"),
             "profile": Option(str, "", help="prefix of the runtime's profile file; empty for none"),
             "provider": Option(str, "auto", help="an execution provider by its full name; auto: that of the device"),
             "training": Option(bool, False, help="take the graphs of training too, forward and backward"),

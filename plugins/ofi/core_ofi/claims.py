@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 import torch.fx as fx
 
 from .torch_compat import typed
 
 aten = torch.ops.aten
+TRACED = (torch.float32, torch.int64, torch.bool)
 # On oneDNN's own tensors, into which convolutions with frozen weights give their results, these lose NaN.
 LOSES_NAN = frozenset((aten.sigmoid.default, aten.hardtanh.default, aten.hardswish.default, aten.hardsigmoid.default))
 
@@ -18,10 +21,19 @@ _DIVISIONS = frozenset(
 )
 
 
+def is_aten(node: fx.Node) -> bool:
+    """Whether a node is a call of an ATen operator, or takes one of the results of such a call."""
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], fx.Node) and is_aten(node.args[0])
+    return getattr(node.target, "namespace", "") == "aten"
+
+
 def refusal(node: fx.Node) -> str:
-    """Why a node is not taken, or ""."""
+    """Why a node is not traced, or ""."""
     target = node.target
-    if getattr(target, "namespace", "") != "aten":
+    if target is operator.getitem and is_aten(node):
+        return refusal(node.args[0])  # type: ignore[arg-type]
+    if not is_aten(node):
         return "TorchScript is given ATen operators only"
     if torch.Tag.nondeterministic_seeded in target.tags or torch.Tag.data_dependent_output in target.tags:
         return "random numbers and values that decide are not traced"
@@ -41,6 +53,8 @@ def refusal(node: fx.Node) -> str:
         for one in fake if isinstance(fake, (tuple, list)) else (fake,):
             if not isinstance(one, (torch.Tensor, type(None))):
                 return "numbers that are known only at run time are not traced"
+            if one is not None and one.dtype not in TRACED:
+                return f"values of {str(one.dtype).removeprefix('torch.')} are not traced"
     return ""
 
 

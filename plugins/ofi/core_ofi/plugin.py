@@ -26,14 +26,14 @@ _TRAINING = "optimize_for_inference is for inference: training is left to the fa
 
 
 class TorchScriptBackend(Backend):
-    """Traces a graph and has TorchScript freeze and optimise it."""
+    """Traces a graph and has TorchScript freeze and optimise it. Calls of ATen that are not traced are yielded; a graph
+    that has one all the same, since nobody else may take it, is run as it is."""
 
     name = "ofi"
     version = __version__
     capabilities = Capabilities(
         graph_level="aten-functional",
         devices=("cpu",),
-        dtypes=("float32", "int64", "bool"),
         dynamic_shapes="none",
         deterministic="always",
     )
@@ -47,10 +47,12 @@ class TorchScriptBackend(Backend):
     def supports(self, node: Any, ctx: CompileContext) -> Support:
         if ctx.mode != "inference":
             return Support("no", _TRAINING)
-        from .claims import refusal
+        from .claims import is_aten, refusal
 
         reason = refusal(node)
-        return Support("no", reason) if reason else Support("library")
+        if reason and not is_aten(node):
+            return Support("no", reason)
+        return Support("library", reason, yields=bool(reason))
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
         from .artifact import compile_graph

@@ -181,3 +181,35 @@ def test_weights_are_inputs_where_an_operator_has_no_form_beside_frozen_ones(hea
     texts = [event.finding.text for event in heard if isinstance(event, BackendReported)]
     assert any(text.startswith("weights are read on each call: ") for text in texts)
     assert len(built_by_ofi(heard)) == 1
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@torch.no_grad()
+def test_errors_are_those_of_eager_and_the_program_goes_on(freeze):
+    table = nn.Embedding(5, 3)
+    run = compiled(lambda places: table(places) * 2, freeze=freeze)
+    places = torch.tensor([1, 4])
+    close(run(places), table(places) * 2)
+    with pytest.raises(IndexError, match="out of range"):
+        run(torch.tensor([1, 5]))
+    close(run(places), table(places) * 2)
+
+
+@torch.no_grad()
+def test_without_a_fallback_a_graph_with_other_operators_is_run_as_it_is_and_says_so(heard):
+    def fn(x, i):
+        noise = torch.bernoulli(torch.full_like(x, 0.5))
+        return (x.double() @ x.double().t()).float().exp() + noise.sum(), (i // 2, x.to(torch.bfloat16))
+
+    x, i = torch.randn(3, 4), torch.arange(5)
+    run = compiled(fn, fallback=(), fullgraph_backend=True)
+    for _ in range(2):
+        torch.manual_seed(2)
+        got = run(x, i)
+        torch.manual_seed(2)
+        want = fn(x, i)
+        close(got[0], want[0])
+        assert torch.equal(got[1][0], want[1][0]) and torch.equal(got[1][1], want[1][1])
+    assert len(built_by_ofi(heard)) == 1 and core.stats()["kernels"] == 0
+    texts = [event.finding.text for event in heard if isinstance(event, BackendReported)]
+    assert any(text.startswith("not traced, as torch's own calls: ") for text in texts)

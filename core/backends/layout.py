@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from ..graph.geometry import is_static
 from .generated import Code, names, tuple_text
 
 
@@ -57,11 +58,6 @@ def zeros_like_layout(like: str, fake: Any, code: Code) -> str:
         return f"{code.bind(torch.empty_permuted, 'empty_permuted')}({sizes}, {order!r}, {options}).zero_()"
     make = code.bind(torch.empty_strided, "empty_strided")
     return f"{make}({tuple(fake.shape)!r}, {tuple(fake.stride())!r}, {options}).zero_()"
-
-
-def is_static(fake: Any) -> bool:
-    """True for sizes and strides that are numbers."""
-    return all(isinstance(number, int) for number in (*fake.shape, *fake.stride()))
 
 
 def _overlaps(fake: Any, dims: Sequence[int]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -29,12 +29,27 @@ def _same(left: Any, right: Any) -> bool:
 
 def is_contiguous(fake: Any) -> bool:
     """Row-major without gaps, decided by structure alone."""
+    return _is_dense(fake, range(fake.ndim))
+
+
+def is_dense(fake: Any) -> bool:
+    """Without gaps in some order of the dimensions, decided by structure: true for every value of the symbols."""
+    return _is_dense(fake, sorted(range(fake.ndim), key=lambda dim: (-hint(fake.stride(dim)), dim)))
+
+
+def _is_dense(fake: Any, order: Sequence[int]) -> bool:
     expected: Any = 1
-    for size, stride in zip(reversed(fake.shape), reversed(fake.stride())):
+    for dim in reversed(order):
+        size, stride = fake.shape[dim], fake.stride(dim)
         if not _same(size, 1) and not _same(stride, expected):
             return False
         expected = expected * size
     return True
+
+
+def is_static(fake: Any) -> bool:
+    """True for sizes and strides that are numbers."""
+    return all(isinstance(number, int) for number in (*fake.shape, *fake.stride()))
 
 
 def overlaps(val: Any) -> bool:

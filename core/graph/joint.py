@@ -17,7 +17,7 @@ from .captured import CapturedGraph
 from .finish import close_graph, usable_record
 from .functional import JointGraph
 from .functionalize import Functionalizer, is_random
-from .geometry import overlaps
+from .geometry import is_dense, is_static, overlaps
 from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
@@ -112,9 +112,13 @@ def _inherits_gradients(fake: Any) -> bool:
 
 
 def _tangent(record: AtenRecord, fake: Any) -> Any:
-    """A fresh fake of the incoming gradient: the output's geometry, contiguous if elements share memory."""
+    """A fresh fake of the incoming gradient, in the output's geometry if a call can be made to have it.
+
+    Contiguous where elements share memory, and where strides that are symbolic leave gaps: what autograd hands in is
+    brought to a layout that is known by numbers, or that is dense in an order of the dimensions.
+    """
     with record.fake_mode, torch.no_grad():
-        if overlaps(fake):
+        if overlaps(fake) or not (is_static(fake) or is_dense(fake)):
             return torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
         return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
 

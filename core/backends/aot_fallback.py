@@ -17,6 +17,7 @@ from .. import torch_compat
 from ..errors import BackendError, RecorderRefused
 from ..events import FellBack, emit
 from ..graph.captured import CapturedGraph
+from ..graph.desugar import has_wrappers
 from ..graph.functionalize import is_random
 from ..graph.inverse import Refused
 from .artifact import first_line
@@ -61,6 +62,8 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
     without an error, for some programs whose views and writes our functionalisation refuses (measured with random
     programs: returned views that carry gradients past their base).
     """
+    if has_wrappers(captured):
+        return False
     if captured.record is not None and any(is_random(call) for call in captured.record.calls):
         return False  # AOTAutograd drops random calls nobody needs and moves others: the generator ends elsewhere
     if any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes):

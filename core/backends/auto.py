@@ -20,6 +20,7 @@ from ..errors import BackendError
 from ..events import AutoDecided, Partitioned, Trial, emit, subscribe
 from ..graph.captured import CapturedGraph
 from ..graph.functionalize import is_random
+from ..graph.wrapper_tensors import is_wrapper
 from ..options import CompileOptions
 from ..plugin import Artifact, Backend, Capabilities, CompileContext, Option, Unsupported
 from ..settings import config
@@ -367,10 +368,14 @@ def unmeasurable(captured: CapturedGraph) -> str:
         return "it contains a higher-order operator: it is not run twice"
     if any(item.is_tensor and not _is_plain(item.fake) for item in captured.inputs):
         return "an input is not a plain strided tensor: it can't be copied"
+    if any(is_wrapper(fake) for fake in captured.outputs):
+        return "a result is a tensor of a class with a dispatch of its own: it can't be compared"
     if any(captured.inputs[index].requires_grad for index in captured.mutated):
         return "it writes to an input that carries gradients: a copy would not be the same"
     return ""
 
 
 def _is_plain(fake: Any) -> bool:
+    if is_wrapper(fake):
+        return False
     return fake.layout is torch.strided and not fake.is_quantized and not fake.is_conj() and not fake.is_neg()

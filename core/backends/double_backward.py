@@ -41,7 +41,7 @@ class EagerBackward:
         self.epilogue = joint.epilogue
         self.autocast = state.autocast
         self.mutated = frozenset(write.input for write in joint.epilogue.write_backs)
-        self.refusal = _refusal(joint)
+        self.refusal = repeat_refusal(joint)
         tensors = [value for value in parts.saved if not value.is_number]
         self._saved = {v.index: at for at, v in enumerate(tensors) if v.kind == "input"}
         tensor_inputs = [item.index for item in joint.inputs if item.is_tensor]
@@ -58,7 +58,7 @@ class EagerBackward:
 
     def __call__(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         if self.refusal:
-            raise _refused(self.refusal)
+            raise not_twice(self.refusal)
         create_graph = torch.is_grad_enabled()
         originals = self._recover(ctx)
         with ExitStack() as stack:
@@ -90,10 +90,10 @@ class EagerBackward:
             if values[index] is None and self._is_leaf_parameter(index):
                 values[index] = ctx.next_functions[at][0].variable
             if values[index] is None:
-                raise _refused(f"input {index} of the graph no longer exists")
+                raise not_twice(f"input {index} of the graph no longer exists")
         for at, index in enumerate(self.versioned):
             if torch_compat.tensor_version(values[index]) != ctx.versions[at]:
-                raise _refused(f"input {index} of the graph was modified in place since the forward")
+                raise not_twice(f"input {index} of the graph was modified in place since the forward")
         return values
 
     def _private(self, index: int, value: Any) -> Any:
@@ -130,10 +130,11 @@ class EagerBackward:
             base = torch_compat.view_base(value) if isinstance(output, ViewOfSlot) and output.index == slot else None
             if base is not None and base.shape == gradient.shape:
                 return base
-        raise _refused("an output is a view of a tensor that the program does not return")
+        raise not_twice("an output is a view of a tensor that the program does not return")
 
 
-def _refused(reason: str) -> NotTwiceDifferentiable:
+def not_twice(reason: str) -> NotTwiceDifferentiable:
+    """The error for a graph whose run can't be repeated."""
     return NotTwiceDifferentiable(
         f"a compiled graph can't be differentiated twice here: {reason}",
         instead="no gradient was computed",
@@ -141,7 +142,7 @@ def _refused(reason: str) -> NotTwiceDifferentiable:
     )
 
 
-def _refusal(joint: JointGraph) -> str:
+def repeat_refusal(joint: JointGraph) -> str:
     """Why a run of this graph can't be repeated with the same result."""
     nodes = list(joint.module.graph.nodes)
     if any(node.op == "call_function" and is_random(node) for node in nodes):

@@ -32,12 +32,19 @@ FOREACH_FROM = 4
 
 
 def write_epilogue(
-    code: Code, epilogue: Epilogue, fakes: Sequence[Any], *, grad_enabled: bool, requires_grad: Sequence[bool]
+    code: Code,
+    epilogue: Epilogue,
+    fakes: Sequence[Any],
+    *,
+    grad_enabled: bool,
+    requires_grad: Sequence[bool],
+    also: Sequence[str] = (),
 ) -> None:
     """Append write-backs, outputs and the return statement.
 
     fakes: the program's outputs as captured; those that are one object are made once, two equal views are made twice;
-    grad_enabled: grad mode of the calls this code is for (it is guarded); requires_grad: that of each input.
+    grad_enabled: grad mode of the calls this code is for (it is guarded); requires_grad: that of each input;
+    also: names of what is returned behind the outputs.
     """
     _write_backs(code, epilogue, grad_enabled, requires_grad)
     made: dict[int, str] = {}
@@ -46,7 +53,7 @@ def write_epilogue(
         if id(fake) not in made or not isinstance(fake, torch.Tensor):
             made[id(fake)] = _output(code, output, f"o{len(results)}", grad_enabled)
         results.append(made[id(fake)])
-    code.line(f"return {tuple_text(results)}")
+    code.line(f"return {tuple_text([*results, *also])}")
 
 
 def _write_backs(code: Code, epilogue: Epilogue, grad_enabled: bool, requires_grad: Sequence[bool]) -> None:

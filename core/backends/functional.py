@@ -17,12 +17,15 @@ from ..errors import RecorderRefused
 from ..events import FellBack, compiling, emit
 from ..graph.captured import CapturedGraph
 from ..graph.decompose import decompose
+from ..graph.desugar import Desugared, desugared, has_wrappers
 from ..graph.finish import functional_graph
 from ..graph.functional import FunctionalGraph, JointGraph
 from ..graph.joint import joint_graph
 from ..graph.partition import partition
 from ..options import strict
+from . import let_go
 from .artifact import decomposition_table, first_line, graph_device
+from .desugared import around
 from .double_backward import EagerBackward
 from .fallback import Lineup
 from .freeze import frozen_run, frozen_weights
@@ -47,6 +50,8 @@ def compile_functional(
     state = CallState.now((graph_device(captured),))
     job = Job(captured, lineup, claimants, name, state)
     try:
+        if has_wrappers(captured):
+            return _of_wrappers(job)
         places = inference_places(captured)
         if captured.needs_grad:
             joint = job.prepared(joint_graph(captured), "joint", "forward")
@@ -59,6 +64,19 @@ def compile_functional(
 
         return compile_refused(captured, lineup, claimants, name, refusal)
     return in_inference_mode(job.inference(functional), captured, places)
+
+
+def _of_wrappers(job: Job) -> Callable[..., tuple[Any, ...]]:
+    """For a capture with wrapper tensors: the backend gets those that they are made of."""
+    captured = job.captured
+    plain = desugared(captured)
+    job = replace(job, captured=plain.captured)
+    if captured.needs_grad:
+        joint = job.prepared(joint_graph(plain.captured, plain), "joint", "forward")
+        return job.training(joint, plain, captured)
+    places = inference_places(plain.captured)
+    functional = job.prepared(functional_graph(plain.captured), "inference", "inference")
+    return around(plain, captured, in_inference_mode(job.inference(functional), plain.captured, places))
 
 
 @dataclass(frozen=True)
@@ -91,15 +109,22 @@ class Job:
         if weights:
             # a copy each time: it may be compiled again, and a backend may have changed the one it got
             run = frozen_run(
-                weights, lambda held: self._compiled(_copied(module), self.name, "inference", held), self.name
+                weights,
+                lambda held: self._compiled(
+                    _copied(module), self.name, "inference", held, let_go.of_inference(functional.epilogue)
+                ),
+                self.name,
             )
         else:
-            run = self._compiled(module, self.name, "inference")
+            run = self._compiled(module, self.name, "inference", passing=let_go.of_inference(functional.epilogue))
         requires_grad = [item.is_tensor and item.requires_grad for item in functional.inputs]
         return wrap_inference(run, functional.epilogue, self.captured.outputs, self.state, requires_grad)
 
-    def training(self, joint: JointGraph) -> Callable[..., tuple[Any, ...]]:
-        """Partition, compile the forward now and the backward when its first gradient arrives."""
+    def training(
+        self, joint: JointGraph, plain: Desugared | None = None, original: CapturedGraph | None = None
+    ) -> Callable[..., tuple[Any, ...]]:
+        """Partition, compile the forward now and the backward when its first gradient arrives. plain: the capture is
+        the plain one of `original`."""
         captured, parts = self.captured, partition(joint)
         if self.lineup.options.freeze:
             emit(
@@ -107,22 +132,34 @@ class Job:
                     "freeze", f"{self.name} has gradients: it reads its weights on each call", first_line(captured)
                 )
             )
-        run_forward = self._compiled(parts.forward, self.name, "forward")
+        run_forward = self._compiled(parts.forward, self.name, "forward", passing=let_go.of_forward(joint, parts))
 
         def compile_backward() -> Callable[..., Any]:
             with compiling(f"the backward of {self.name}", first_line(captured)):
                 return self._compiled(parts.backward, f"{self.name}_backward", "backward")
 
+        if plain is not None and original is not None:
+            from .carried_training import wrap_carried
+
+            return wrap_carried(joint, parts, plain, original, run_forward, compile_backward, self.state)
         replay = EagerBackward(captured, joint, parts, self.state)
         return wrap_training(joint, parts, captured.outputs, run_forward, compile_backward, replay, self.state)
 
     def _compiled(
-        self, module: fx.GraphModule, name: str, mode: str, constants: Mapping[int, Any] | None = None
+        self,
+        module: fx.GraphModule,
+        name: str,
+        mode: str,
+        constants: Mapping[int, Any] | None = None,
+        passing: frozenset[int] = frozenset(),
     ) -> Callable[..., Any]:
+        """passing: positions of results that core reads and lets go."""
         if mode != "inference":  # that stage is over
             module = run_passes(module, mode, self.captured)
         held = _held_inputs(self.captured, module, mode)
-        return compile_task(Task(self.captured, module, self.lineup, self.claimants, name, mode, held, constants))
+        return compile_task(
+            Task(self.captured, module, self.lineup, self.claimants, name, mode, held, constants, passing)
+        )
 
 
 def _copied(module: fx.GraphModule) -> fx.GraphModule:

@@ -76,14 +76,14 @@ def wrap_training(
     fakes: the program's outputs as captured.
     """
     graph = TrainingGraph(joint, parts, state)
-    forward = _forward(graph, run_forward, replay)
-    backward = _backward(graph, compile_backward, replay)
+    forward = write_forward(graph, run_forward, replay)
+    backward = write_backward(graph, compile_backward, replay)
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     function = type("CompiledGraph", (torch.autograd.Function,), members)
     apply = torch_compat.function_apply(function)
     if joint.epilogue.trivial:
         run = _direct(apply)
-        return run if state.grad_enabled else _with_gradients(run)
+        return run if state.grad_enabled else with_gradients(run)
     code = Code("compiled", graph.inputs)
     code.namespace["apply"] = apply
     code.line(f"{tuple_text(graph.slots)} = apply({', '.join(graph.inputs)})")
@@ -91,10 +91,10 @@ def wrap_training(
     write_epilogue(code, joint.epilogue, fakes, grad_enabled=True, requires_grad=requires_grad)
     compiled = code.finish()
     follow(compiled, code.namespace, "apply", apply)
-    return compiled if state.grad_enabled else _with_gradients(compiled)
+    return compiled if state.grad_enabled else with_gradients(compiled)
 
 
-def _with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
+def with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
     """`run` for calls in which gradients are off: the program turns them on in the graph (it leaves `no_grad` there,
     that it entered before), and what was made before that is marked as not differentiable."""
     code = Code("compiled", ["*inputs"])
@@ -129,7 +129,8 @@ def _direct(apply: Callable[..., Any]) -> Callable[..., Any]:
 # -- forward ----------------------------------------------------------------------------------------------------------
 
 
-def _forward(graph: TrainingGraph, run: Callable[..., Any], replay: EagerBackward) -> Callable[..., Any]:
+def write_forward(graph: TrainingGraph, run: Callable[..., Any], replay: EagerBackward) -> Callable[..., Any]:
+    """The forward of the autograd function: `(ctx, *inputs) -> slots`."""
     code = Code("forward", ["ctx", *graph.inputs])
     guards = [torch_compat.below_autograd_guard()]  # else results that are views would be tied to their bases
     if graph.state.autocast:
@@ -173,15 +174,16 @@ def _remember_unsaved(code: Code, replay: EagerBackward) -> None:
 # -- backward ---------------------------------------------------------------------------------------------------------
 
 
-def _backward(
+def write_backward(
     graph: TrainingGraph, compile_backward: Callable[[], Callable[..., Any]], replay: EagerBackward
 ) -> Callable[..., Any]:
+    """The backward of the autograd function: `(ctx, *gradients of the slots) -> gradients of the inputs`."""
     gradients = names("g", len(graph.slots))
     code = Code("backward", ["ctx", *gradients])
     code.namespace.update(
         grad_enabled=torch.is_grad_enabled,
         transform_level=torch_compat.functorch_level_function(),
-        replay=_uncaptured(replay),
+        replay=uncaptured(replay),
         Tensor=torch.Tensor,
         strided=torch.strided,
     )
@@ -207,7 +209,7 @@ def _backward(
         results.append("None" if at is None else f"None if {none} else r{at}" if none else f"r{at}")
     code.line(f"return {tuple_text(results)}")
     function = code.finish()
-    code.namespace["run"] = _uncaptured(_compiled_at_first_use(code.namespace, compile_backward))
+    code.namespace["run"] = uncaptured(_compiled_at_first_use(code.namespace, compile_backward))
     return function
 
 
@@ -220,7 +222,7 @@ def _absences(graph: TrainingGraph) -> dict[Any, frozenset[int]]:
     return {at: slots for at, slots in enumerate(graph.slots_behind()) if slots and slots != every}
 
 
-def _uncaptured(call: Callable[..., Any]) -> Callable[..., Any]:
+def uncaptured(call: Callable[..., Any]) -> Callable[..., Any]:
     """`call` with frame capture off while it runs: the engine enters a backward from whatever frame runs it."""
     return _C.BoundGraph(call, ())
 
@@ -260,8 +262,8 @@ def _compiled_at_first_use(
 
     def compile_and_run(*arguments: Any) -> Any:
         run = compile_backward()
-        namespace["run"] = _uncaptured(run)
-        run.followers.append(lambda final: namespace.__setitem__("run", _uncaptured(final)))  # type: ignore[attr-defined]
+        namespace["run"] = uncaptured(run)
+        run.followers.append(lambda final: namespace.__setitem__("run", uncaptured(final)))  # type: ignore[attr-defined]
         return run(*arguments)
 
     return compile_and_run

@@ -10,6 +10,7 @@ import torch
 
 from ..guards.checks import NoOverlap, NotSameAs, Predicate
 from ..guards.guard import Guard
+from ..variables.wrapper_class import memory_of
 from .trace import Trace
 
 
@@ -44,11 +45,11 @@ def memory_guard(trace: Trace) -> Guard | None:
         for tracker in trace.known.values()
         if tracker.kind == "tensor" and tracker.source is not None and tracker.real is not None  # type: ignore[attr-defined]
     }
-    trackers = list(found.values())
-    if len(trackers) < 2:
+    memory = {s: t for tracker in found.values() for s, t in memory_of(tracker.real, tracker.source)}  # type: ignore[attr-defined]
+    if len(memory) < 2:
         return None
-    sources = tuple(tracker.source for tracker in trackers)
-    pattern = MemoryPattern.of([tracker.real for tracker in trackers])  # type: ignore[attr-defined]
+    sources = tuple(memory)
+    pattern = MemoryPattern.of(list(memory.values()))
     if all(owner == index for index, (owner, _) in enumerate(pattern.places)):
         return Guard(None, NoOverlap(sources))
     return Guard(None, Predicate(sources, pattern))

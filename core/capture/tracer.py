@@ -12,6 +12,7 @@ from .. import torch_compat
 from ..bytecode.opcodes import LOOP_EXIT, SEND_KEEPS_RECEIVER, TABLE
 from ..errors import Unsupported
 from ..graph.builder import GraphValue
+from ..graph.wrapper_tensors import is_wrapper
 from ..guards.checks import DictKeys, Is, Length, NotSameAs
 from ..guards.source import DictItemSource, InstanceDictSource, ModuleSource
 from ..variables import named_tuple, operators, tensor_subclass  # noqa: F401  named tuples register their kind
@@ -28,10 +29,17 @@ from ..variables.sequence import ListVariable, tuple_of
 from ..variables.set import SetVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
+from ..variables.wrapper_tensor import WrapperTensorVariable
 from . import policy, wrapping
 from .opcodes.host import Host
 
 VT = VariableTracker
+
+
+def _result(value: GraphValue) -> TensorVariable:
+    if is_wrapper(value.fake):
+        return WrapperTensorVariable(value, type(value.fake))
+    return TensorVariable(value, torch.nn.Parameter if isinstance(value.fake, torch.nn.Parameter) else torch.Tensor)
 
 
 class TracerServices(Host):
@@ -162,8 +170,7 @@ class TracerServices(Host):
         known = self.trace.known.get(id(value))
         if known is None:
             if isinstance(value.fake, torch.Tensor):
-                cls = torch.nn.Parameter if isinstance(value.fake, torch.nn.Parameter) else torch.Tensor
-                known = TensorVariable(value, cls)
+                known = _result(value)
             else:
                 known = SymbolicVariable(value)
             self.trace.remember(value, known)
@@ -223,9 +230,13 @@ class TracerServices(Host):
     def guard(self, source: Any, check: Any, reason: str = "") -> None:
         if source is None and not hasattr(check, "snapshot"):
             return
-        if isinstance(check, Is) and source is not None and self._is_trusted(source):
+        if source is not None and self.is_void(source, check):
             return
         self.trace.guard(source, check, self.line, reason)
+
+    def is_void(self, source: Any, check: Any) -> bool:
+        """True for the identity of what nobody replaces."""
+        return isinstance(check, Is) and self._is_trusted(source)
 
     def _is_trusted(self, source: Any) -> bool:
         root = source.root()

@@ -15,6 +15,7 @@ import torch
 from .. import _C, torch_compat
 from ..errors import Unsupported
 from ..graph.symbols import plain
+from ..graph.wrapper_tensors import is_wrapper
 from ..guards.checks import DictKeys, Is, Length, SameAs, TensorMatch, TypeIs
 from ..guards.source import (
     AttrSource,
@@ -122,7 +123,10 @@ def _literal(tx: Any, value: Any, source: Any) -> VT:
         node = tx.trace.policy.symbolic_number(tx, value, source)
         if node is not None:
             return node
-    return constants.from_value(tx, value, source)
+    check = constants.check_of(value)
+    if source is None or value is None or tx.trace.is_unreal(source) or tx.is_void(source, check):
+        return constants.from_value(tx, value, source)
+    return tx.trace.unread_literal(value, source, check, tx.line)
 
 
 def cell_contents(tx: Any, cell: Any, source: Any) -> VT:
@@ -178,6 +182,10 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
     refusal = reason_against(value)
     if refusal is not None:
         return untraced(tx, value, refusal, source)
+    if is_wrapper(value):
+        from .wrapper_inputs import wrapper_input
+
+        return wrapper_input(tx, value, source)
     lifted = source is None or tx.trace.policy.is_lifted(value, source)
     free = tx.trace.policy.dynamic_dims(value, source) if source is not None and not lifted else {}
     result = tx.builder.add_tensor_input(

@@ -26,6 +26,7 @@ from .geometry import has_storage, storage_key
 from .gradients import needs_gradients
 from .history import has_lost_history
 from .inference_mode import ENTER_INFERENCE, EXIT_INFERENCE, InferenceRegion, outside_inference
+from .input_check import check_input
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .overlapping_writes import refuse_overlapping_writes
 from .recorder import AtenRecord, new_recorder
@@ -35,10 +36,10 @@ from .subgraph_call import subgraph_call
 from .symbols import as_policy, cancelling, plain, symbolic_fake
 from .tree import leaves, map_tree, rebuild, without_partial
 from .unused_inputs import drop_unused
+from .wrapper_tensors import is_fake
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 RECURRENT_FUNCTIONS = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
-INPUT_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 class GraphValue:
@@ -165,16 +166,17 @@ class GraphBuilder:
         lifted: bool = False,
         is_parameter: bool | None = None,
         is_buffer: bool = False,
+        fake: Any = None,
     ) -> GraphValue:
         """A placeholder for a real tensor; the same tensor gives the same value (the caller guards the identity).
 
         dynamic_dims: dimension -> True, DimPolicy or (low, high); a size of 0 stays a number. lifted: the caller of the
-        graph passes `example` itself.
+        graph passes `example` itself. fake: the example's, where it is made of those of other inputs.
         """
         known = self._by_real.get(id(example))
         if known is not None:
             return known
-        self._check_input(example)
+        check_input(example)
         index = len(self._inputs)
         policies = {dim: as_policy(policy) for dim, policy in (dynamic_dims or {}).items()}
         # a size of 0 stays a number: sympy takes the symbol of a size as positive and decides by that without a guard
@@ -184,7 +186,7 @@ class GraphBuilder:
             if policy is not None and (example.shape[dim] or policy.unbacked)
         }
         self._has_open_sizes = self._has_open_sizes or any(policy.unbacked for policy in policies.values())
-        fake = self._fake_of(example, index, policies)
+        fake = fake if fake is not None else self._fake_of(example, index, policies)
         self._watch(fake, source, policies)
         value = self._add_placeholder(fake, source)
         self._inputs.append(
@@ -216,21 +218,6 @@ class GraphBuilder:
     def constant_tensor(self, real: torch.Tensor) -> GraphValue:
         """A real tensor that no source reaches: an input that the graph's caller supplies."""
         return self.add_tensor_input(real, None, lifted=True)
-
-    def _check_input(self, example: torch.Tensor) -> None:
-        what = None
-        if type(example) not in INPUT_CLASSES:
-            what = f"a tensor of class {type(example).__name__}"
-        elif example.layout is not torch.strided:
-            what = f"a tensor of layout {example.layout}"
-        elif example.is_inference() and not torch.is_inference_mode_enabled():
-            what = "a tensor made in inference mode"
-        elif example.is_quantized:
-            what = "a quantized tensor"
-        elif example._is_view() and type(example._base).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-            what = f"a view of a tensor of class {type(example._base).__name__}"
-        if what is not None:
-            raise Unsupported(f"{what} can't be an input of a graph", remedy="use it outside the compiled function")
 
     @outside_inference
     def _fake_of(self, example: torch.Tensor, index: int, policies: Mapping[int, Any]) -> Any:
@@ -383,7 +370,7 @@ class GraphBuilder:
 
     def _lift(self, leaf: Any) -> Any:
         """Real tensors among the arguments become inputs that the graph's caller supplies."""
-        if isinstance(leaf, torch.Tensor) and not isinstance(leaf, torch_compat.fake_tensor_class()):
+        if isinstance(leaf, torch.Tensor) and not is_fake(leaf):
             return self.constant_tensor(leaf)
         return leaf
 
@@ -427,7 +414,7 @@ class GraphBuilder:
                     raise Unsupported(
                         f"{name} gives a tensor of the meta device", where=line, remedy="use it outside the function"
                     )
-                if not isinstance(leaf, torch_compat.fake_tensor_class()) and id(leaf) not in self._by_real:
+                if not is_fake(leaf) and id(leaf) not in self._by_real:
                     raise Unsupported(
                         f"{name} returned a tensor of class {type(leaf).__name__}",
                         where=line,
@@ -671,6 +658,7 @@ class GraphBuilder:
             ops=self.ops,
             fixed_offsets=fixed_offsets(record) if record is not None else (),
             spent=spent,
+            every_input=tuple(self._inputs),
         )
 
     def _mutated(self) -> frozenset[int]:

@@ -53,7 +53,8 @@ class CapturedGraph:
     must provide. mutated: indices of inputs written to. lines: user line of each call node, by node name.
     ops: number of torch-level calls. spent: what autograd says to a backward from an output, by its place, where the
     graph itself has used up the history; the output comes detached.
-    fixed_offsets: (input, storage offset) that the code relies on (as_strided).
+    fixed_offsets: (input, storage offset) that the code relies on (as_strided). every_input: the inputs before those
+    that no call of the graph reads were dropped; wrapper tensors consist of such.
     """
 
     module: fx.GraphModule
@@ -68,6 +69,7 @@ class CapturedGraph:
     ops: int = 0
     fixed_offsets: tuple[tuple[int, int], ...] = ()
     spent: Mapping[int, str] = field(default_factory=dict)
+    every_input: tuple[GraphInput, ...] = field(default=(), repr=False)
 
     def shapes(self) -> ShapeFacts:
         """The symbols of the graph and the conditions on them, as they stand now (see symbols.shape_facts)."""

@@ -10,6 +10,7 @@ import torch.fx as fx
 from .captured import GraphInput
 from .outputs import Epilogue, SlotInfo
 from .symbols import ShapeFacts
+from .wrapper_tensors import Build
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,59 @@ class FunctionalGraph:
 
 
 @dataclass(frozen=True)
+class CarriedRoot:
+    """A wrapper tensor among the outputs that a backward starts at. output: of the capture; build: how its gradient is
+    made; slots: what it is made of itself, to each of which a tangent belongs."""
+
+    output: int
+    build: Build
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NumberPlace:
+    """Where a number is read: "size" or "stride" of dimension `dim` of the tensor `tensor` among some."""
+
+    tensor: int
+    kind: str
+    dim: int
+
+
+@dataclass(frozen=True)
+class CarriedGradient:
+    """A gradient that is a wrapper tensor, or that of one: made of the `count` gradients from `first` on, its symbolic
+    sizes read from those at `numbers`.
+
+    input: the plain input that it is the gradient of, None for a wrapper; anchor: which one of those.
+    """
+
+    build: Build | None
+    first: int
+    count: int
+    numbers: tuple[tuple[Any, NumberPlace], ...] = ()
+    input: int | None = None
+    anchor: int | None = None
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What autograd sees of a joint graph besides plain tensors. anchors: the wrappers among the capture's inputs that
+    take gradients."""
+
+    anchors: tuple[int, ...]
+    roots: tuple[CarriedRoot, ...]
+    gradients: tuple[CarriedGradient, ...]
+
+
+@dataclass(frozen=True)
 class JointGraph:
     """Forward and backward in one functional graph.
 
     module: placeholders are the inputs, then the tangents; the output is a tuple of the slots, then the gradients.
     tangents: positions of the placeholders that are incoming gradients; tangent_slots: the slot each belongs to;
     tangent_infos: the layout each was recorded with, to which what autograd hands in must be brought.
-    forward_outputs: number of slots. gradients: per input the position of its gradient in the output, None for none.
+    forward_outputs: number of slots. gradients: per input the position of its gradient in the output, None for none;
+    behind them the positions of what `carried` makes gradients of.
     Node meta as in FunctionalGraph, and "backward": True for what the backward recorded, which may include nodes that
     depend on no tangent.
     """
@@ -50,6 +97,7 @@ class JointGraph:
     tangent_infos: tuple[SlotInfo, ...]
     forward_outputs: int
     gradients: tuple[int | None, ...]
+    carried: Carried | None = None
 
     def outputs(self) -> tuple[Any, ...]:
         """The nodes of the output tuple (None where a gradient is absent)."""

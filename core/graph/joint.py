@@ -5,6 +5,8 @@ Hooks, detach, no_grad regions and custom functions come out as in eager, becaus
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,6 +16,8 @@ import torch.fx as fx
 from .. import torch_compat
 from ..errors import RecorderRefused
 from .captured import CapturedGraph
+from .carrying import Carrying
+from .desugar import Desugared
 from .finish import close_graph, usable_record
 from .functional import JointGraph
 from .functionalize import Functionalizer, is_random
@@ -22,10 +26,13 @@ from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
 
+_OVERWRITTEN = "modified by an inplace operation"
+"""What the engine's words have in common where a tensor that a gradient needs was written to."""
 
-def joint_graph(captured: CapturedGraph) -> JointGraph:
+
+def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> JointGraph:
     """Forward and backward of a captured graph. Consumes the fakes' autograd graph, unless the record is kept: then it
-    may be asked for again, by each of several backends.
+    may be asked for again, by each of several backends. plain: what `captured` is the plain capture of.
 
     Raises RecorderRefused for what the recorder doesn't handle.
     """
@@ -33,9 +40,9 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
     if record.no_backward is not None:
         raise RecorderRefused(record.no_backward, instead="the graph is traced by AOTAutograd")
     _refuse_related_inputs(record)
-    _refuse_leaves_made_inside(record, captured.outputs)
+    _refuse_leaves_made_inside(record, captured.outputs if plain is None else plain.original_outputs)
     _open_sizes_of_masks(record)
-    functionalizer = Functionalizer(record)
+    functionalizer = Functionalizer(record, captured.outputs)
     for call in record.calls:
         functionalizer.process(call)
     functionalizer.emitter.provenance = {}
@@ -43,25 +50,34 @@ def joint_graph(captured: CapturedGraph) -> JointGraph:
     starts = [at for at, info in enumerate(plan.slot_infos) if info.differentiable]
     wanted = [at for at, facts in enumerate(record.facts) if facts is not None and facts.requires_grad]
     tangents = [_tangent(record, plan.slot_fakes[at]) for at in starts]
-    calls, gradients = _run_backward(record, [plan.slot_fakes[at] for at in starts], wanted, tangents)
+    carrying = Carrying(plain, plan, record.fake_mode, lambda fake: _tangent(record, fake))
+    calls, gradients = _run_backward(
+        record,
+        [*(plan.slot_fakes[at] for at in starts), *carrying.roots],
+        [record.facts[at] for at in wanted] + carrying.wanted,
+        [*tangents, *carrying.tangents],
+    )
+    starts, tangents = [*starts, *carrying.slots], [*tangents, *carrying.slot_tangents]
     placeholders = _add_tangents(functionalizer, starts, tangents)
     for call in calls:
         functionalizer.process(call)
     functionalizer.emitter.provenance = {"backward": True}
-    nodes = {at: _gradient_node(functionalizer, fake) for at, fake in zip(wanted, gradients)}
-    present = [at for at in sorted(nodes) if nodes[at] is not None]
-    positions = {at: len(plan.slots) + position for position, at in enumerate(present)}
-    close_graph(functionalizer, (*plan.slots, *(nodes[at] for at in present)))
+    own = carrying.split(dict(zip(wanted, gradients)), gradients[len(wanted) :], len(captured.inputs))
+    nodes = [_gradient_node(functionalizer, fake) for fake in own]
+    results = (*plan.slots, *(node for node in nodes if node is not None))
+    positions = itertools.count(len(plan.slots))
+    close_graph(functionalizer, results)
     return JointGraph(
         module=functionalizer.emitter.module("JointGraph"),
         inputs=captured.inputs,
-        epilogue=plan.epilogue,
+        epilogue=carrying.marked(plan.epilogue),
         shapes=captured.shapes(),
         tangents=tuple(len(captured.inputs) + at for at in range(len(placeholders))),
         tangent_slots=tuple(starts),
         tangent_infos=tuple(slot_info(fake, differentiable=False) for fake in tangents),
         forward_outputs=len(plan.slots),
-        gradients=tuple(positions.get(at) for at in range(len(captured.inputs))),
+        gradients=tuple(None if node is None else next(positions) for node in nodes),
+        carried=carrying.carried,
     )
 
 
@@ -97,7 +113,7 @@ def _refuse_leaves_made_inside(record: AtenRecord, outputs: tuple[Any, ...]) -> 
 
     One that nobody outside sees does no harm, as long as an input makes the results carry gradients.
     """
-    inputs = {id(facts.fake): facts.requires_grad for facts in record.facts if facts is not None}
+    inputs = {key: facts.requires_grad for key, facts in record.known_facts.items()}
     carrying = [fake for fake in outputs if isinstance(fake, torch.Tensor) and fake.requires_grad]
     bases = [fake._base if _inherits_gradients(fake) else fake for fake in carrying]
     leaf_seen = any(fake.is_leaf and id(fake) not in inputs for fake in bases)
@@ -124,15 +140,13 @@ def _tangent(record: AtenRecord, fake: Any) -> Any:
 
 
 def _run_backward(
-    record: AtenRecord, outputs: list[Any], wanted: list[int], tangents: list[Any]
+    record: AtenRecord, outputs: list[Any], wanted: Sequence[Any], tangents: list[Any]
 ) -> tuple[list[Call], list[Any]]:
-    """The calls of the backward, and a fake (or None) for each wanted input."""
+    """The calls of the backward, and a fake (or None) for each input whose facts are in `wanted`."""
     if not outputs or not wanted:
         return [], [None] * len(wanted)
     edges = []
-    for at in wanted:
-        facts = record.facts[at]
-        assert facts is not None
+    for facts in wanted:
         edges.append(
             facts.fake if facts.edge is None else facts.edge
         )  # the edge of a leaf is that of the tensor itself
@@ -146,10 +160,12 @@ def _run_backward(
             stack.enter_context(record.fake_mode)
             stack.enter_context(new_recorder(record, backward=True))
             gradients = torch.autograd.grad(outputs, edges, tangents, record.kept, allow_unused=True)
-    except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
-        raise RecorderRefused(
-            f"the backward can't be recorded: {error}", instead="the graph is traced by AOTAutograd"
-        ) from error
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, ArithmeticError) as error:
+        reason = f"the backward can't be recorded: {error}"
+        if _OVERWRITTEN in str(error):  # eager's backward, if there is one, has to say so too
+            record.refuse(reason)
+            raise RecorderRefused(reason, instead="the graph runs as captured") from error
+        raise RecorderRefused(reason, instead="the graph is traced by AOTAutograd") from error
     finally:
         calls = record.calls[mark:]
         del record.calls[mark:]

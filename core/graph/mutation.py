@@ -10,6 +10,7 @@ import torch
 from .geometry import has_storage, storage_key
 from .recorder import AtenRecord, Call
 from .tree import leaves
+from .wrapper_tensors import is_wrapper, plain_tensors
 
 UNDECLARED = {
     "aten::native_batch_norm": (3, 4),
@@ -45,6 +46,8 @@ def mutated_inputs(record: AtenRecord) -> frozenset[int]:
     for index, facts in enumerate(record.facts):
         if facts is not None:
             by_storage.setdefault(facts.storage._cdata, []).append(index)
+        for inner in plain_tensors(facts.fake) if facts is not None and is_wrapper(facts.fake) else ():
+            by_storage.setdefault(storage_key(inner), []).append(index)
     found: set[int] = set()
     for call in record.calls:
         for fake in written_arguments(call):

@@ -106,6 +106,7 @@ class AtenRecord:
     """The calls of one capture in order, with what is needed to replay them as a functional graph.
 
     inputs: fakes, SymInts and SymFloats of the graph's inputs; facts: one entry an input, None for numbers.
+    known_facts: by id of the fake, also those of inputs that were dropped since.
     refused: why the record can't be used, None while it can; no_backward: why no backward can be recorded from it.
     higher_order: makes a call to record of a higher-order operator's; see subgraph_call. Without it they are refused.
     kept: several backends compile the capture, so recording one backward must leave the autograd graph for the next.
@@ -115,6 +116,7 @@ class AtenRecord:
     shape_env: Any
     inputs: list[Any] = field(default_factory=list)
     facts: list[InputFacts | None] = field(default_factory=list)
+    known_facts: dict[int, InputFacts] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     refused: str | None = None
     refused_at: UserLine | None = None
@@ -134,6 +136,8 @@ class AtenRecord:
         """Register a graph input before it is used."""
         self.inputs.append(fake)
         self.facts.append(InputFacts.of(fake) if isinstance(fake, torch.Tensor) else None)
+        if self.facts[-1] is not None:
+            self.known_facts[id(fake)] = self.facts[-1]
 
     def note_sequence(self, start: int, node: Any) -> None:
         """Autograd nodes numbered from `start` on belong to the torch-level `node`."""

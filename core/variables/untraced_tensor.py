@@ -13,7 +13,7 @@ import torch
 from ..errors import Unsupported
 from ..graph.history import has_lost_history
 from ..guards.checks import TypeIs
-from . import tensor_subclass
+from . import tensor_subclass, wrapper_class
 from .base import BuiltinMethodVariable, VariableTracker
 from .python_module import OpaqueVariable
 
@@ -27,6 +27,8 @@ TRACED_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 def reason_against(value: torch.Tensor) -> str | None:
     """What keeps a real tensor out of a graph, None when nothing does."""
+    if wrapper_class.has_own_dispatch(type(value)):
+        return wrapper_class.reason_against(value)
     if type(value) not in TRACED_CLASSES:
         return f"a tensor of class {type(value).__name__}"
     if value.device.type == "meta":

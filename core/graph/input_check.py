@@ -1,0 +1,29 @@
+"""What a tensor must be to become an input of a graph."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import Unsupported
+from .wrapper_tensors import is_wrapper
+
+INPUT_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def check_input(example: torch.Tensor) -> None:
+    """Raise Unsupported for a tensor that can't be an input."""
+    if is_wrapper(example):  # who adds it has seen to its parts
+        return
+    what = None
+    if type(example) not in INPUT_CLASSES:
+        what = f"a tensor of class {type(example).__name__}"
+    elif example.layout is not torch.strided:
+        what = f"a tensor of layout {example.layout}"
+    elif example.is_inference() and not torch.is_inference_mode_enabled():
+        what = "a tensor made in inference mode"
+    elif example.is_quantized:
+        what = "a quantized tensor"
+    elif example._is_view() and type(example._base).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        what = f"a view of a tensor of class {type(example._base).__name__}"
+    if what is not None:
+        raise Unsupported(f"{what} can't be an input of a graph", remedy="use it outside the compiled function")

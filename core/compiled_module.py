@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from . import torch_compat
 from .errors import InvalidOption
@@ -22,8 +23,13 @@ def compile_module(module: torch.nn.Module, compile_function: Callable[[Any], An
     enter = original.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return enter(module, *args, **kwargs)  # not the view: the program may ask which object its module is
+
+    def call_view(self: Any, *args: Any, **kwargs: Any) -> Any:
         return enter(self, *args, **kwargs)
 
+    if isinstance(module, LazyModuleMixin):
+        call = call_view  # it takes another class at its first call, and so must the view
     call.__name__ = call.__qualname__ = f"{original.__qualname__}.__call__"
     call._core_entry = True  # type: ignore[attr-defined]
     return view(module, original, compile_function(call), lambda other: compile_module(other, compile_function))

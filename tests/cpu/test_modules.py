@@ -482,3 +482,15 @@ def test_apply_to_and_requires_grad_return_and_reach_the_state():
     compiled.requires_grad_(False)
     assert not any(p.requires_grad for p in module.parameters())
     alike(compiled, module, X)
+
+
+def test_the_module_that_runs_compiled_is_the_very_module_that_was_given():
+    class Registered(torch.nn.Module):
+        def forward(self, x, known):
+            return x * 2 if id(self) == known else x * 3
+
+    module, x = Registered(), torch.ones(2)
+    compiled = core.compile(module, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x, id(module)), x * 2)
+    other = Registered()
+    assert torch.equal(core.compile(other, backend="eager", fullgraph=True)(x, id(module)), x * 3)

@@ -29,6 +29,13 @@ class Subject:
         loss.backward()
         return [loss.detach(), *(p.grad for p in self.model.parameters() if p.grad is not None)]
 
+    def on(self, device: str) -> Subject:
+        """The same with model and inputs on a device."""
+        inputs = {
+            key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in self.inputs.items()
+        }
+        return Subject(self.name, self.model.to(device), inputs, self.training)
+
     def reference(self) -> list[torch.Tensor]:
         """The same step in double precision."""
         model = copy.deepcopy(self.model).double()

@@ -1,6 +1,6 @@
 """Models through each installed backend: error, compile time, run time, and how much of the model is the backend's own.
 
-    python -m bench.vendor_table [--models bert,resnet50] [--backends onnxrt,ipex] [--rounds N] [--json]
+    python -m bench.vendor_table [--models bert,resnet50] [--backends onnxrt,ipex] [--device cuda] [--rounds N] [--json]
 
 Each model and backend has a process of its own, with the weights read on each call and with `freeze=True`; in it
 eager, core's inductor and the backend take turns, on one thread unless --threads says more: threads that wait for one
@@ -69,11 +69,25 @@ def own_shares() -> Iterator[list[float]]:
             found[:] = divided
 
 
-def first_call(subject: Any, compiled: Any) -> tuple[list[Any], float]:
+def clock_of(kind: str, device: str) -> Callable[[], float]:
+    """A clock of CLOCKS that waits, before it is read, for what a device other than the CPU still computes."""
+    read = CLOCKS[kind]
+    if device == "cpu":
+        return read
+    import torch
+
+    def waits() -> float:
+        torch.accelerator.synchronize(device)
+        return read()
+
+    return waits
+
+
+def first_call(subject: Any, compiled: Any, clock: Callable[[], float]) -> tuple[list[Any], float]:
     """Results of the first call and its seconds."""
-    began = time.perf_counter()
-    got = subject.run(compiled)
-    return [tensor.clone() for tensor in got], time.perf_counter() - began
+    began = clock()
+    got = [tensor.clone() for tensor in subject.run(compiled)]
+    return got, clock() - began
 
 
 def in_turn(runs: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], float]) -> list[list[float]]:
@@ -90,7 +104,9 @@ def in_turn(runs: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], 
     return times
 
 
-def measure(model: str, backend: str, rounds: int, threads: int, clock: str) -> list[dict[str, Any]]:
+def measure(
+    model: str, backend: str, rounds: int, threads: int, clock: str, device: str = "cpu"
+) -> list[dict[str, Any]]:
     """The rows of a model and a backend, in this process."""
     import warnings
 
@@ -102,7 +118,8 @@ def measure(model: str, backend: str, rounds: int, threads: int, clock: str) -> 
 
     warnings.simplefilter("ignore")  # the backends' own
     torch.set_num_threads(threads)
-    subject = SUBJECTS[model]()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    subject = SUBJECTS[model]().on(device)
     reference = subject.reference()
     eager_error = worst_error(subject.run(subject.model), reference)
     runs: list[Callable[[], Any]] = [lambda: subject.run(subject.model)]
@@ -118,7 +135,7 @@ def measure(model: str, backend: str, rounds: int, threads: int, clock: str) -> 
         try:
             with own_shares() as shares:
                 compiled = core.compile(subject.model, backend=name, freeze=freeze)
-                got, first = first_call(subject, compiled)
+                got, first = first_call(subject, compiled, clock_of("wall", device))
         except core.CoreError as error:
             row["note"] = error.what
             if name == backend:
@@ -128,7 +145,7 @@ def measure(model: str, backend: str, rounds: int, threads: int, clock: str) -> 
         row["own"] = statistics.fmean(shares) if shares else None
         measured.append((row, len(runs), first))
         runs.append(lambda compiled=compiled: subject.run(compiled))
-    times = in_turn(runs, rounds, CLOCKS[clock])
+    times = in_turn(runs, rounds, clock_of(clock, device))
     inductor = next((times[at] for row, at, _ in measured if row["backend"] == "inductor"), None)
     for row, at, first in measured:
         row["run_us"] = statistics.median(times[at]) * 1e6
@@ -150,11 +167,11 @@ def installed() -> list[str]:
     return sorted(names, key=lambda name: name != "inductor")
 
 
-def in_process(model: str, backend: str, rounds: int, threads: int, clock: str, cache: str) -> list[dict[str, Any]]:
+def in_process(model: str, backend: str, options: argparse.Namespace, cache: str) -> list[dict[str, Any]]:
     """The rows of a model and a backend from a process of their own."""
-    command = [sys.executable, "-m", "bench.vendor_table", "--one", model, backend, "--rounds", str(rounds)]
-    command += ["--threads", str(threads), "--clock", clock]
-    surroundings = {**os.environ, "CORE_CACHE_DIR": cache, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-m", "bench.vendor_table", "--one", model, backend, "--rounds", str(options.rounds)]
+    command += ["--threads", str(options.threads), "--clock", options.clock, "--device", options.device]
+    surroundings = {**os.environ, "CORE_CACHE_DIR": cache, "OMP_NUM_THREADS": str(options.threads)}
     failed: dict[str, Any] = {**dict.fromkeys(COLUMNS), "model": model, "backend": backend, "weights": "-"}
     try:
         done = subprocess.run(
@@ -169,7 +186,7 @@ def in_process(model: str, backend: str, rounds: int, threads: int, clock: str, 
     return rows
 
 
-def machine() -> dict[str, Any]:
+def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers belong to."""
     name = platform.machine()
     try:
@@ -177,7 +194,12 @@ def machine() -> dict[str, Any]:
         name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
     except OSError:
         pass
-    return {"processor": name, "cores": f"{os.cpu_count()} cores", "system": platform.system()}
+    found = {"processor": name, "cores": f"{os.cpu_count()} cores", "system": platform.system()}
+    if device.startswith("cuda"):
+        import torch
+
+        found["gpu"] = torch.cuda.get_device_name(device)
+    return found
 
 
 def shown(row: dict[str, Any]) -> tuple[str, ...]:
@@ -215,24 +237,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--clock", choices=tuple(CLOCKS), default="wall", help="cpu: of the process, for a busy machine"
     )
+    parser.add_argument("--device", default="cpu", help="of the tensors; not cpu: one that torch has here")
     parser.add_argument("--json", action="store_true", help="rows and machine, as the catalog has benchmarks")
     parser.add_argument(
         "--out", type=Path, help="also write that JSON here, row by row; a run that was interrupted goes on"
     )
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "BACKEND"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.device != "cpu" and options.clock == "cpu":
+        parser.error("the processor's time says nothing of what another device computes: --clock wall")
     if options.one:
-        print(json.dumps(measure(*options.one, options.rounds, options.threads, options.clock)))
+        print(json.dumps(measure(*options.one, options.rounds, options.threads, options.clock, options.device)))
         return 0
     models = [name for name in options.models.split(",") if name]
     backends = [name for name in options.backends.split(",") if name] or installed()
     made: dict[str, Any] = {
-        "machine": machine(),
+        "machine": machine(options.device),
         "date": date.today().isoformat(),
         "versions": {name: installed_version(name) for name in ("torch", "core", *_runtimes())},
         "rounds": options.rounds,
         "threads": options.threads,
         "clock": options.clock,
+        "device": options.device,
         "rows": [],
     }
     rows = made["rows"] = kept_rows(options.out, made)
@@ -243,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for backend in backends:
                 here = [row for row in rows if (row["model"], row["backend"]) == (model, backend)]
                 if not here:
-                    here = in_process(model, backend, options.rounds, options.threads, options.clock, cache)
+                    here = in_process(model, backend, options, cache)
                     rows += here
                     write(made, options.out)
                 for row in here if not options.json else ():
@@ -252,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(made, indent=1))
     else:
         print(LEGEND)
-        how = (f"{options.threads} thread(s)", f"{options.clock} time", f"{options.rounds} rounds")
+        how = (options.device, f"{options.threads} thread(s)", f"{options.clock} time", f"{options.rounds} rounds")
         print("; ".join([*made["machine"].values(), *how, *(f"{a} {b}" for a, b in made["versions"].items())]))
     return 1 if any(map(wrong, rows)) else 0
 
@@ -279,7 +305,8 @@ def line(cells: Sequence[str]) -> str:
 
 
 def _runtimes() -> list[str]:
-    return [name for name in ("transformers", "onnxruntime", "openvino") if installed_version(name)]
+    names = ("transformers", "triton", "onnxruntime", "onnxruntime-gpu", "openvino", "apache-tvm")
+    return [name for name in names if installed_version(name)]
 
 
 if __name__ == "__main__":

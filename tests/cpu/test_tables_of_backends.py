@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("core_conformance")
 pytest.importorskip("core_inductor")
@@ -111,6 +112,21 @@ def test_a_model_through_a_backend_is_compared_timed_and_covered():
     for one in rows:
         assert one["error"] == one["eager_error"] and one["own"] == 1.0 and not vendor_table.wrong(one)
         assert min(one["run_us"], one["ratio"], one["inductor"]) > 0 and one["compile_s"] >= 0
+
+
+def test_a_device_is_where_model_and_inputs_are_and_its_clock_waits_for_it(monkeypatch):
+    from bench.subjects import SUBJECTS
+
+    waited = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
+    clock = vendor_table.clock_of("wall", "cuda:1")
+    assert clock() <= clock() and waited == ["cuda:1"] * 2
+    assert vendor_table.clock_of("cpu", "cpu") is vendor_table.CLOCKS["cpu"]
+    there = SUBJECTS["mlp"]().on("meta")
+    tensors = [*there.model.parameters(), *there.inputs.values()]
+    assert {tensor.device.type for tensor in tensors} == {"meta"} and there.run(there.model)[0].shape == (64, 256)
+    with pytest.raises(SystemExit):
+        vendor_table.main(["--device", "cuda", "--clock", "cpu"])
 
 
 def test_a_wrong_result_is_the_exit_status_and_a_missing_one_is_not(monkeypatch, capsys):

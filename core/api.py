@@ -285,11 +285,17 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def reset() -> None:
-    """Drop every compiled entry and set the totals of stats() to zero."""
+    """Drop every compiled entry and set the totals of stats() to zero; memory of CUDA graphs is given back."""
+    import sys
+
     for item in list(_every):
         item.callback.reset()
         item.reset()
     events.reset_totals()
+    if f"{__package__}.backends.cuda_graphs" in sys.modules:
+        from .backends.cuda_graphs import trim
+
+        trim()
 
 
 def refresh(module: Any = None) -> int:

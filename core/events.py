@@ -172,6 +172,21 @@ class BackendReported(Event):
 
 
 @dataclass(frozen=True)
+class CallCaptured(Event):
+    """A call of a compiled graph was captured in a CUDA graph, which later calls replay.
+
+    inputs: how many of its tensors are copied on each call, are parameters, were the same object before, and are
+    results of another capture; size_bytes: of its buffers and results; seconds: that the capture took.
+    """
+
+    function: str
+    inputs: tuple[int, ...]
+    size_bytes: int = 0
+    seconds: float = 0.0
+    line: UserLine | None = None
+
+
+@dataclass(frozen=True)
 class RegionShare:
     """A region of a divided graph: who compiled which nodes, their share of the estimated cost from 0 to 1, and whether
     that backend is one of the fallback."""

@@ -35,6 +35,7 @@ from .step import current_step
 
 __all__ = [
     "CAPABILITY_CHOICES",
+    "CUDA_GRAPH_MODES",
     "GRAPH_LEVELS",
     "MODES",
     "PLUGIN_API",
@@ -52,6 +53,7 @@ __all__ = [
     "StaleArtifact",
     "Support",
     "Unsupported",
+    "cuda_graph_options",
     "hookimpl",
     "hookspec",
     "installed_version",
@@ -79,6 +81,9 @@ CAPABILITY_CHOICES = {
     "cudagraph_safe": ("yes", "no", "per-artifact"),
 }
 """The values that a capability of these names may have."""
+
+CUDA_GRAPH_MODES = ("reduce-overhead", "max-autotune")
+"""Values of compile's `mode` in which calls are captured in CUDA graphs."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -174,6 +179,27 @@ class Option:
     default: Any
     choices: tuple[Any, ...] = ()
     help: str = ""
+
+
+def cuda_graph_options(on: bool = False) -> dict[str, Option]:
+    """The options by which users say whether and how core captures calls in CUDA graphs, for a backend's own.
+
+    A backend that declares them, and in its capabilities that its calls may be captured, has nothing else to do: core
+    captures and replays them where `cudagraphs` is True (`on` is its default) or compile's mode is one of
+    CUDA_GRAPH_MODES.
+    """
+    return {
+        "cudagraphs": Option(bool, on, help="capture calls on a GPU in CUDA graphs and replay them"),
+        "cudagraph_warmup": Option(int, 1, help="plain calls of a size before it is captured"),
+        "cudagraph_sizes": Option(int, 16, help="how many sizes of one graph are captured; others run plainly"),
+        "cudagraph_instances": Option(int, 4, help="captures of one size, for results that are held over later calls"),
+        "cudagraph_copy_outputs": Option(
+            bool, True, help="copy results out of the graph's memory; else they stay there as long as they live"
+        ),
+        "cudagraph_custom_operators": Option(
+            bool, False, help="capture operators of other libraries too: what they do on the host happens once"
+        ),
+    }
 
 
 @dataclass(frozen=True)

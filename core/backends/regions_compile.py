@@ -36,7 +36,8 @@ LISTED = 8
 @dataclass(frozen=True)
 class Task:
     """One graph to compile. held: positions of the inputs that are parameters or buffers; claimants: those of the
-    lineup that fit the capture; constants: position of an input -> its tensor, where weights are frozen."""
+    lineup that fit the capture; constants: position of an input -> its tensor, where weights are frozen; passing:
+    positions of results that core itself reads and lets go."""
 
     captured: CapturedGraph
     module: fx.GraphModule
@@ -46,6 +47,7 @@ class Task:
     mode: str
     held: frozenset[int] = frozenset()
     constants: Any = None
+    passing: frozenset[int] = frozenset()
 
     @property
     def device(self) -> str:
@@ -120,12 +122,16 @@ def _compiled(
     fakes = [node.meta["val"] for node in inputs]
     where = next(filter(None, map(user_line, module.graph.nodes)), None) or first_line(task.captured)
     artifact = build_artifact(resolved, module, fakes, ctx, where)
+    call = artifact_call(artifact)
+    if "cudagraphs" in ctx.options:
+        from .cuda_graphs import with_cuda_graphs
+
+        passing = task.passing if final else frozenset()  # a region may stand in several places
+        call = with_cuda_graphs(call, artifact, resolved, module, fakes, ctx, passing=passing, where=where)
     # autograd takes gradients of any layout; another region takes what its graph says
     keep = task.mode != "backward" or bool(inner)
     fresh = [at for at, node in enumerate(outputs) if isinstance(node, fx.Node) and owns_memory(node)] if final else []
-    return checked_once(
-        artifact_call(artifact), expected, resolved.label, restore_layout=keep, fresh=fresh, backend=resolved.name
-    )
+    return checked_once(call, expected, resolved.label, restore_layout=keep, fresh=fresh, backend=resolved.name)
 
 
 def _context(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import BackendUnavailable, InvalidOption
-from ..plugin import Backend, Capabilities, Option, Probe
+from ..plugin import CUDA_GRAPH_MODES, Backend, Capabilities, Option, Probe
 from ..settings import options_of_backend
 from .hookspecs import DIRECTED
 from .probing import ask
@@ -111,6 +111,8 @@ class ResolvedBackend:
                 remedy="pass one of the two",
             )
         if not self.knows_mode():
+            if mode in CUDA_GRAPH_MODES and "cudagraphs" in self.known_options():
+                return given  # core itself does what the mode asks for
             raise InvalidOption(
                 f"backend {self.label} does not know modes, and so not {mode!r}",
                 instead="nothing was compiled",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import math
+import operator
 from typing import Any
 
 import torch
@@ -60,10 +61,20 @@ def with_keywords(target: Any, args: tuple[Any, ...], keywords: dict[str, Any]) 
 def spelled_out(
     kind: str, target: Any, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[str, Any, tuple[Any, ...], dict[str, Any]]:
-    """The parts of a node from which code can be generated: Python's own words can't be keywords there."""
+    """The parts of a node from which code can be generated: Python's own words can't be keywords there.
+
+    A minus binds less than the power that fx writes behind it: `-2 ** x` is `-(2 ** x)`.
+    """
+    if target is operator.pow and is_negative(args[0]):
+        target = pow
     if not any(keyword.iskeyword(name) for name in keywords):
         return kind, target, args, keywords
     return "call_function", with_keywords, (target, args, keywords), {}
+
+
+def is_negative(value: Any) -> bool:
+    """True for numbers whose text begins with a minus."""
+    return isinstance(value, (int, float)) and (value < 0 or (value == 0 and math.copysign(1.0, value) < 0))
 
 
 def has_text(target: Any) -> bool:

@@ -25,10 +25,12 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
         @staticmethod
         def pow_by_natural(a: Any, b: Any) -> Any:
             # what sympy makes of products: of floats these are infinite where a power raises OverflowError
+            if not isinstance(b, int) or not 1 <= b <= LONGEST_PRODUCT:
+                return written(pow, a, b)  # fx writes `-2 ** x` for an operator, which is another number
             result = a
-            for _ in range(b - 1 if isinstance(b, int) and 1 <= b <= LONGEST_PRODUCT else 0):
+            for _ in range(b - 1):
                 result = result * a
-            return result if result is not a or b == 1 else a**b
+            return result
 
         @staticmethod
         def cos(x: Any) -> Any:

@@ -14,10 +14,6 @@ from . import expr
 from .expr import Index
 
 
-class UnknownExpression(Exception):
-    """A symbolic size uses a function that index expressions don't have; the operation runs in ATen."""
-
-
 class SymbolTable:
     """Converts the symbolic sizes of one graph, each expression once."""
 
@@ -49,11 +45,8 @@ class SymbolTable:
             self.names[name] = e
             return expr.size_var(name, _hint_of(e, node))
         if _is_function(e) and (any(not a.is_integer for a in e.args) or _may_be_negative(e, node)):
-            # an integer made of a real number (int(x)), or by a function for which index expressions take sizes only:
-            # known where it is computed, a size like others from there on
-            name = f"whole{len(self.names)}"
-            self.names[name] = e
-            return expr.size_var(name, 64)
+            # an integer made of a real number (int(x)), or by a function for which index expressions take sizes only
+            return self._opaque(e)
         args = [self._convert(a, node) for a in e.args]
         if e.is_Add:
             return expr.total(args)
@@ -75,7 +68,13 @@ class SymbolTable:
             for a in args[1:]:
                 result = expr.extremum(kind == "Max", result, a)
             return result
-        raise UnknownExpression(f"{kind} in the size {e}")
+        return self._opaque(e)
+
+    def _opaque(self, e: Any) -> Index:
+        """A symbol for what index expressions can't say: known where it is computed, a size like others from there."""
+        name = f"whole{len(self.names)}"
+        self.names[name] = e
+        return expr.size_var(name, 64)
 
 
 def _hint_of(symbol: Any, node: Any) -> int:

@@ -29,7 +29,7 @@ from ..ir.nodes import (
     storage_strides,
     whole,
 )
-from ..ir.symbols import SymbolTable, UnknownExpression, lone_size
+from ..ir.symbols import SymbolTable, lone_size
 from . import fallback
 from .promotion import dtype_name
 from .registry import lowering_of
@@ -186,11 +186,7 @@ class GraphLowering:
         if lower is not None and self.lowerable(node):
             args = self.resolve(node.args)
             kwargs = self.resolve(node.kwargs)
-            try:
-                result = lower(self, node, *args, **kwargs)
-            except UnknownExpression as reason:
-                self.externs.append((node.name, str(reason)))
-                result = NotImplemented
+            result = lower(self, node, *args, **kwargs)
             if result is not NotImplemented:
                 self._record_strides(result, fake)
                 return result

@@ -24,9 +24,12 @@ from ..cache.artifacts import ArtifactStore
 from ..events import BackendReported, FellBack, emit
 from ..plugin import PLUGIN_API, Artifact, CompileContext, Finding, StaleArtifact
 from ..settings import config
+from ..torch_compat.assumptions import assumptions
 from .graph_text import NoText, content_digest, graph_text
 from .manifest import running_versions
 from .resolved import ResolvedBackend
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def compiled_or_stored(
@@ -46,8 +49,12 @@ def compiled_or_stored(
     if artifact is not None:
         _tell(resolved, f"the artifact comes from {store.folder}")
         return artifact
+    assumed = _assumptions(ctx)
     artifact = compile()
-    _keep(resolved, artifact, store, key)
+    if _assumptions(ctx) == assumed:
+        _keep(resolved, artifact, store, key)
+    else:  # who reads it would not assume them, and its guards would not ask for them
+        _tell(resolved, "the artifact is not stored: compiling it has assumed more about sizes than the graph did")
     return artifact
 
 
@@ -112,6 +119,8 @@ def artifact_key(resolved: ResolvedBackend, graph: Any, fakes: Sequence[Any], ct
     text = graph_text(graph, fakes)
     parts = {
         "graph": text.digest(),
+        "values": _values(graph),
+        "assumptions": _assumptions(ctx) if text.symbolic else [],
         "context": _context(ctx),
         "backend": [resolved.name, resolved.distribution, resolved.version, _plugin_files(resolved)],
         "own": resolved.cache_key(ctx).hex(),
@@ -137,6 +146,24 @@ def _context(ctx: CompileContext) -> list[Any]:
         ctx.workspace_limit_bytes,
         ctx.tuning,
     ]
+
+
+def _assumptions(ctx: CompileContext) -> list[str]:
+    """What is taken for granted about symbolic sizes: code for even sizes has the same graph as code for all sizes."""
+    return [] if ctx.shape_env is None else assumptions(ctx.shape_env)
+
+
+def _values(graph: Any) -> list[str]:
+    """The layout of what each node makes: that of a custom operator is written in the user's program."""
+    return [_layouts(node.meta.get("val")) for node in graph.graph.nodes]
+
+
+def _layouts(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_layouts, value))}]"
+    if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+        return f"{value.dtype} {value.device} {tuple(value.shape)} {value.stride()} {value.storage_offset()}"
+    return str(value) if isinstance(value, _SYMBOLIC) else type(value).__name__
 
 
 def _option(value: Any) -> Any:

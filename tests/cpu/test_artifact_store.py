@@ -175,6 +175,61 @@ def test_what_decides_beside_the_graph_is_in_the_key(cache, monkeypatch):
     assert counts(backend) == (5, 0)
 
 
+def pairs(x):
+    return torch.arange(x.shape[0] // 2 * 2) + 1
+
+
+def pairs_of_even(x):
+    return x if x.shape[0] % 2 else torch.arange(x.shape[0] // 2 * 2) + 1
+
+
+def test_what_is_assumed_of_sizes_is_in_the_key(cache):
+    backend = Serializable()
+    check(backend, pairs_of_even, torch.randn(6), dynamic=True)
+    check(backend, pairs, torch.randn(6), dynamic=True)
+    assert counts(backend) == (2, 0)
+    check(backend, pairs, torch.randn(6), dynamic=True)
+    assert counts(backend) == (2, 1)
+
+
+def test_code_for_sizes_that_compiling_alone_has_assumed_is_not_stored(cache, seen):
+    class Demanding(Serializable):
+        def compile(self, graph, fake_inputs, ctx):
+            for value in fake_inputs:
+                if isinstance(value, torch.Tensor) and value.shape[0] % 3:
+                    raise AssertionError("the example is made for this")
+            return super().compile(graph, fake_inputs, ctx)
+
+    backend = Demanding()
+    check(backend, pairs, torch.randn(6), dynamic=True)
+    check(backend, pairs, torch.randn(6), dynamic=True)
+    assert counts(backend) == (2, 0) and files(cache) == []
+    told = [event.finding.text for event in seen if isinstance(event, events.BackendReported)]
+    assert told == ["the artifact is not stored: compiling it has assumed more about sizes than the graph did"] * 2
+
+
+@torch.library.custom_op("storetest::rows", mutates_args=())
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return x.new_zeros(rows_of["number"], 3)
+
+
+rows_of = {"number": 2}
+
+
+@rows.register_fake
+def _(x):
+    return x.new_empty(rows_of["number"], 3)
+
+
+def test_what_a_custom_operator_says_of_its_result_is_in_the_key(cache):
+    backend = Serializable()
+    check(backend, lambda x: rows(x) + 1)
+    rows_of["number"] = 5
+    check(backend, lambda x: rows(x) + 1)
+    rows_of["number"] = 2
+    assert counts(backend) == (2, 0)
+
+
 DAMAGE = {
     "nothing in it": lambda content: b"",
     "cut off": lambda content: content[:-1],

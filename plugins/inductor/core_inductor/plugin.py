@@ -31,6 +31,7 @@ class InductorBackend(Backend):
         devices=_DEVICES,
         deterministic="always",
         dynamic_shapes="full",
+        serializable=True,
         thread_safe=True,
     )
 
@@ -74,6 +75,16 @@ class InductorBackend(Backend):
             return repr(find_toolchain(str(ctx.options.get("compiler", ""))).key).encode()
         except CompilerMissing:
             return b"aten"
+
+    def serialize(self, artifact: Artifact) -> bytes | None:
+        from .artifact import stored
+
+        return stored(artifact)
+
+    def deserialize(self, blob: bytes, ctx: CompileContext) -> Artifact:
+        from .artifact import restored
+
+        return restored(blob, ctx)
 
 
 @hookimpl

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from .cpp import math as cpp_math
 from .cpp.context import Signature
 from .cpp.ops import Expressions
@@ -49,7 +51,17 @@ class CompiledProgram:
     @property
     def storable(self) -> bool:
         """Whether the program can be written to disk and run by another process."""
-        return not self.callables and not self.constants
+        return not self.callables and all(_is_plain(constant) for constant in self.constants.values())
+
+
+def _is_plain(constant: Any) -> bool:
+    """Whether a constant is nothing but its elements in the CPU's memory."""
+    return (
+        type(constant) in (torch.Tensor, torch.nn.Parameter)
+        and constant.layout is torch.strided
+        and constant.device.type == "cpu"
+        and not (constant.is_conj() or constant.is_neg() or constant.is_quantized)
+    )
 
 
 class WrapperPrinter:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .. import __version__
 from .._runtime import Library
-from .cache import KernelCache, default_folder, open_cache, temporary_cache
+from .cache import KernelCache, default_folder, open_cache, temporary_cache, without_trailer
 from .toolchain import CompilerMissing, Toolchain, find_toolchain, runtime_libraries
 
 COMPILER_LIMIT_S = 600.0
@@ -50,6 +50,38 @@ def build_library(source: str, *, compiler: str = "", keep: bool = True) -> Libr
         with _lock:
             library = _loaded.setdefault(key, library)
     return library
+
+
+def machine_code(source: str, *, compiler: str = "", keep: bool = True) -> tuple[str, bytes]:
+    """Key and content of the shared object of a translation unit. Raises CompilerMissing, BuildFailed, OSError."""
+    toolchain = find_toolchain(compiler)
+    key, cache = source_key(source, toolchain), _cache(keep)
+    path = cache.find(key)
+    if path is None:  # the folder was emptied, or held too much
+        _find_or_build(source, key, toolchain, cache)
+        path = _cache(keep).path(key)
+    return key, without_trailer(path.read_bytes())
+
+
+def adopt_library(key: str, code: bytes, *, keep: bool = True) -> Library:
+    """The loaded library of a shared object that was built elsewhere for this machine. Raises OSError."""
+    with _lock:
+        library = _loaded.get(key)
+    if library is None:
+        cache = _cache(keep)
+        library = _load_entry(cache, key) or _stored_library(key, code, cache)
+        with _lock:
+            library = _loaded.setdefault(key, library)
+    return library
+
+
+def _stored_library(key: str, code: bytes, cache: KernelCache) -> Library:
+    try:
+        return Library(cache.put(key, code))
+    except OSError as error:
+        if cache.temporary:
+            raise
+        return Library(_use_temporary(cache, error).put(key, code))
 
 
 def source_key(source: str, toolchain: Toolchain) -> str:

@@ -82,6 +82,16 @@ class KernelCache:
             self.trim()
         return path
 
+    def put(self, key: str, code: bytes) -> Path:
+        """Make a shared object the entry of `key`. Raises OSError, with nothing left behind."""
+        scratch = self.scratch(key)
+        try:
+            built = scratch / "kernels.so"
+            built.write_bytes(code)
+            return self.store(key, built)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
     @contextlib.contextmanager
     def building(self, key: str) -> Iterator[None]:
         """Hold the right to build `key`: other processes and threads that want it wait.
@@ -175,6 +185,11 @@ def _prepare(folder: Path) -> None:
         (folder / part).mkdir(mode=0o700, exist_ok=True)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise CacheUnusable("it is not writable")
+
+
+def without_trailer(content: bytes) -> bytes:
+    """The shared object in an entry."""
+    return content[:-_TRAILER_BYTES]
 
 
 def _intact(content: bytes) -> bool:

@@ -84,7 +84,7 @@ class CarriedReplay:
 
     def _of_slot(self, slot: int, outputs: Sequence[Any]) -> Any:
         for at, output in enumerate(self.plain.outputs):
-            if output.build is None and output.input is None:
+            if output.build is None and output.places:
                 if self.joint.epilogue.outputs[output.places[0]] == Slot(slot):
                     return outputs[at]
         raise not_twice("an output is a view of a tensor that the program does not return")

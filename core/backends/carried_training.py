@@ -7,7 +7,7 @@ that gradients arrive for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +51,9 @@ def wrap_carried(
     code = Code("compiled", [*graph.inputs, *anchors, "originals"])
     code.namespace["apply"] = apply
     code.line(f"{tuple_text([*graph.slots, *made])} = apply({', '.join([*graph.inputs, *anchors, 'originals'])})")
+    for root, name in zip(carried.roots, made):
+        for slot, path in zip(root.slots, _paths(root.build)):
+            code.line(f"s{slot} = {name}{path}")
     write_epilogue(
         code,
         joint.epilogue,
@@ -63,6 +66,13 @@ def wrap_carried(
     run.followers = []  # type: ignore[attr-defined]
     compiled = around(plain, captured, run, carried.anchors, [root.output for root in carried.roots], True)
     return compiled if state.grad_enabled else with_gradients(compiled)
+
+
+def _paths(build: Build) -> Iterator[str]:
+    """Source of the way from a wrapper to each plain tensor that it is made of."""
+    for name, how in build.inner:
+        for rest in _paths(how) if how is not None else ("",):
+            yield f".{name}{rest}"
 
 
 def _forward(

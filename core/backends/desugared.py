@@ -14,7 +14,7 @@ import torch
 from ..graph.captured import CapturedGraph
 from ..graph.desugar import Desugared, OutputBuild
 from ..graph.functional import CarriedGradient
-from ..graph.wrapper_tensors import Build
+from ..graph.wrapper_tensors import Build, is_wrapper
 from .generated import Code, names, tuple_text
 from .wrapper import follow
 
@@ -69,17 +69,24 @@ def _output_texts(
 ) -> list[str]:
     """Source of each output of the capture; lines that make wrappers are written. made: those that exist, by output."""
     by_fake = {id(captured.outputs[at]): text for at, text in made.items()}
-    texts: list[str] = []
-    for at, (output, fake) in enumerate(zip(plain.outputs, captured.outputs)):
-        known = by_fake.get(id(fake)) if output.build is not None else None
-        text = known or _output(code, output, results, f"w{at}")
-        if output.build is not None:
+    texts: dict[int, str] = {}
+    views = [at for at, output in enumerate(plain.outputs) if output.view is not None]
+    for at in [*(at for at in range(len(plain.outputs)) if at not in views), *views]:  # of what is there by then
+        output, fake = plain.outputs[at], captured.outputs[at]
+        text = by_fake.get(id(fake)) if is_wrapper(fake) else None
+        if text is None:
+            text = _output(code, output, results, f"w{at}", texts)
+        if is_wrapper(fake):
             by_fake[id(fake)] = text
-        texts.append(text)
-    return texts
+        texts[at] = text
+    return [texts[at] for at in range(len(plain.outputs))]
 
 
-def _output(code: Code, output: OutputBuild, results: Sequence[str], name: str) -> str:
+def _output(code: Code, output: OutputBuild, results: Sequence[str], name: str, others: Mapping[int, str]) -> str:
+    if output.view is not None:
+        base = f"i{output.view.base}" if output.view.from_input else others[output.view.base]
+        code.line(f"{name} = {code.bind(output.view.take, 'view')}({base})")
+        return name
     if output.input is not None:
         return f"i{output.input}"
     if output.build is None:

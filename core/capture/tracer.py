@@ -15,7 +15,7 @@ from ..graph.builder import GraphValue
 from ..graph.wrapper_tensors import is_wrapper
 from ..guards.checks import DictKeys, Is, Length, NotSameAs
 from ..guards.source import DictItemSource, InstanceDictSource, ModuleSource
-from ..variables import named_tuple, operators, tensor_subclass  # noqa: F401  named tuples register their kind
+from ..variables import named_tuple, operators, tensor_subclass, unread  # noqa: F401  named tuples register their kind
 from ..variables.base import LazyVariable, ObservedException, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.cell import CellVariable
@@ -29,6 +29,7 @@ from ..variables.sequence import ListVariable, tuple_of
 from ..variables.set import SetVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
+from ..variables.wrapper_class import check_class
 from ..variables.wrapper_tensor import WrapperTensorVariable
 from . import policy, wrapping
 from .opcodes.host import Host
@@ -36,8 +37,9 @@ from .opcodes.host import Host
 VT = VariableTracker
 
 
-def _result(value: GraphValue) -> TensorVariable:
+def _result(tx: TracerServices, value: GraphValue) -> TensorVariable:
     if is_wrapper(value.fake):
+        check_class(tx, type(value.fake))
         return WrapperTensorVariable(value, type(value.fake))
     return TensorVariable(value, torch.nn.Parameter if isinstance(value.fake, torch.nn.Parameter) else torch.Tensor)
 
@@ -108,6 +110,9 @@ class TracerServices(Host):
     def new_slice(self, start: VT, stop: VT, step: VT | None) -> VT:
         return SliceVariable(start, stop, step if step is not None else self.constant(None))
 
+    def text_later(self, function: Callable[..., str], parts: Sequence[VT]) -> VT | None:
+        return unread.text_later(self, function, parts)
+
     def new_iterator(self, produce: Callable[[Any], VT | None], cls: type) -> VT:
         return IteratorVariable(produce, cls)
 
@@ -170,7 +175,7 @@ class TracerServices(Host):
         known = self.trace.known.get(id(value))
         if known is None:
             if isinstance(value.fake, torch.Tensor):
-                known = _result(value)
+                known = _result(self, value)
             else:
                 known = SymbolicVariable(value)
             self.trace.remember(value, known)

@@ -14,7 +14,7 @@ from ..guards.checks import Is, Predicate, TensorMatch, TypeIs
 from ..guards.tensor_spec import TensorSpec
 from ..variables.base import VariableTracker
 from ..variables.tensor import TensorVariable
-from ..variables.wrapper_class import guard_class, inner_source
+from ..variables.wrapper_class import check_class, inner_source
 from ..variables.wrapper_tensor import WrapperTensorVariable
 from .dynamic import is_buffer_source
 
@@ -46,7 +46,7 @@ def wrapper_input(tx: Any, value: torch.Tensor, source: Any) -> VT:
     takes."""
     cls = type(value)
     tx.guard(source, TypeIs(cls))
-    guard_class(tx, cls)
+    check_class(tx, cls)
     fakes: dict[str, Any] = {}
     for name, inner in parts(value):
         place = inner_source(value, source, name) if source is not None else None

@@ -7,7 +7,6 @@ plain tangents, and for each gradient that arrives the plain tensors that it is 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..errors import RecorderRefused
 from .desugar import Desugared
 from .functional import Carried, CarriedGradient, CarriedRoot, NumberPlace
 from .output_plan import OutputPlan
-from .outputs import Epilogue, Slot
+from .outputs import Epilogue, Slot, ViewOfSlot
 from .symbols import expression
 from .wrapper_tensors import Build, is_wrapper, plain_tensors, put_together
 
@@ -38,25 +37,17 @@ class Carrying:
         self._anchors = tuple(index for index, _ in plain.carriers.inputs)
         self._carried_roots: list[CarriedRoot] = []
         self.wanted = [facts for _, facts in plain.carriers.inputs]
-        uses = Counter(output for output in plan.epilogue.outputs if isinstance(output, Slot))
         for index, fake in plain.carriers.outputs:
             if any(fake is other for other in self.roots):
                 continue
             places = plain.outputs[index].places
-            times = sum(other is fake for _, other in plain.carriers.outputs)
-            self._add_root(index, fake, [plan.epilogue.outputs[at] for at in places], uses, times, mode, tangent)
+            self._add_root(index, fake, [plan.epilogue.outputs[at] for at in places], mode, tangent)
 
-    def _add_root(
-        self,
-        index: int,
-        fake: Any,
-        kinds: Sequence[Any],
-        uses: Mapping[Any, int],
-        times: int,
-        mode: Any,
-        tangent: Callable[[Any], Any],
-    ) -> None:
-        if not all(isinstance(kind, Slot) and uses[kind] == times for kind in kinds):
+    def _add_root(self, index: int, fake: Any, kinds: Sequence[Any], mode: Any, tangent: Callable[[Any], Any]) -> None:
+        slots = [
+            kind.index for kind in kinds if isinstance(kind, Slot) or isinstance(kind, ViewOfSlot) and not kind.steps
+        ]
+        if len(slots) != len(kinds) or not set(slots).isdisjoint(self.slots):
             raise RecorderRefused(
                 f"a {type(fake).__name__} that takes gradients is returned and shares its memory with another tensor",
                 instead="the graph runs as captured",
@@ -68,9 +59,9 @@ class Carrying:
         with mode, torch.no_grad():
             self.tangents.append(put_together(build, iter(fresh)))
         self.roots.append(fake)
-        self.slots += [kind.index for kind in kinds]
+        self.slots += slots
         self.slot_tangents += fresh
-        self._carried_roots.append(CarriedRoot(index, build, tuple(kind.index for kind in kinds)))
+        self._carried_roots.append(CarriedRoot(index, build, tuple(slots)))
 
     def split(self, by_input: Mapping[int, Any], of_wrappers: Sequence[Any], inputs: int) -> list[Any]:
         """For each plain input its gradient, None where there is none or it is a wrapper; then what wrappers among the

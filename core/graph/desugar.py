@@ -17,6 +17,7 @@ from .captured import CapturedGraph, GraphInput
 from .mutation import fixed_offsets, mutated_inputs
 from .recorder import AtenRecord, InputFacts
 from .wrapper_tensors import Build, is_wrapper, parts, plain_tensors
+from .wrapper_views import WrapperView, view_of
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,15 @@ class InputPart:
 
 @dataclass(frozen=True)
 class OutputBuild:
-    """An output of the capture. input: it is this input itself; else build: how it is made (None: it is plain) of the
-    plain outputs at `places`, its symbolic sizes being those at `numbers` (symbolic number, place)."""
+    """An output of the capture. input: it is this input itself; view: it is taken of another tensor, with autograd;
+    else build: how it is made (None: it is plain) of the plain outputs at `places`, its symbolic sizes being those at
+    `numbers` (symbolic number, place)."""
 
     build: Build | None = None
     places: tuple[int, ...] = ()
     numbers: tuple[tuple[Any, int], ...] = ()
     input: int | None = None
+    view: WrapperView | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,6 @@ def desugared(captured: CapturedGraph) -> Desugared:
     record = captured.record
     if record is None:
         raise RecorderRefused("the graph was captured without a record", instead="the graph runs as captured")
-    if captured.spent:
-        raise RecorderRefused("the graph uses up the history of a result", instead="the graph runs as captured")
     inputs, places = _plain_inputs(captured, record)
     outputs, fakes = _plain_outputs(captured)
     own = dataclasses.replace(
@@ -99,11 +100,10 @@ def desugared(captured: CapturedGraph) -> Desugared:
         record=own,
         mutated=mutated_inputs(own),
         fixed_offsets=fixed_offsets(own),
+        spent={},
     )
     carried = tuple(
-        (at, fake)
-        for at, fake in enumerate(captured.outputs)
-        if is_wrapper(fake) and fake.requires_grad and outputs[at].input is None
+        (at, fake) for at, fake in enumerate(captured.outputs) if outputs[at].build is not None and fake.requires_grad
     )
     if carried and not captured.needs_grad:
         raise RecorderRefused("a wrapper tensor is returned that takes gradients", instead="the graph runs as captured")
@@ -169,6 +169,8 @@ def _plain_outputs(captured: CapturedGraph) -> tuple[list[OutputBuild], list[Any
             outputs.append(OutputBuild(places=(place(fake),)))
         elif id(fake) in inputs:
             outputs.append(OutputBuild(input=inputs[id(fake)]))
+        elif (view := view_of(captured, len(outputs))) is not None:
+            outputs.append(OutputBuild(view=view))
         else:
             build = Build.of(fake)
             assert build is not None

@@ -124,9 +124,9 @@ def size_links(example: Any, fakes: Mapping[str, Any]) -> tuple[SizeLink, ...]:
                 continue
             real = getattr(example, name).shape
             nearest = sorted(range(example.dim()), key=lambda dim: abs(dim - inner_dim))
-            same = [dim for dim in nearest if dim not in found and _is_size(example.shape[dim], real[inner_dim])]
+            same = [dim for dim in nearest if _is_size(example.shape[dim], real[inner_dim])]
             if same:
-                found[same[0]] = SizeLink(same[0], name, inner_dim)
+                found.setdefault(same[0], SizeLink(same[0], name, inner_dim))
     return tuple(found.values())
 
 

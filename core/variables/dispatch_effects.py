@@ -1,7 +1,7 @@
-"""What the code of a tensor class does besides computing: it runs once, on fakes, and a graph would never repeat it.
+"""What the code of a tensor class reads and writes from outside: it runs once, on fakes, and a graph never repeats it.
 
-Enters: a class with a __torch_dispatch__. Leaves: words for the first thing that its code writes to from outside, or
-None. The bytecode is read, it is not run; functions of the same module that it calls are read too.
+Enters: a class with a __torch_dispatch__. Leaves: words for the first thing that its code writes to, or None; and what
+it reads, to be guarded. The bytecode is read, it is not run; functions that it mentions are read too, torch's left out.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import dis
 import logging
 import types
-import weakref
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 _ENTRIES = (
@@ -24,50 +24,73 @@ _CHANGES = frozenset(
     "append appendleft add update extend insert pop popleft popitem clear remove discard setdefault subtract sort "
     "reverse".split()
 )
+_LOGGING = ("debug", "info", "warning", "error", "exception", "critical", "log")
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
-_LIBRARIES = ("torch", "builtins", "numpy", "typing", "functools", "collections")
+_STORES = ("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR")
+_KEEP_THE_VALUE = (
+    "BINARY_SUBSCR",
+    "LOAD_CONST",
+    "COPY",
+    "SWAP",
+    "PUSH_NULL",
+    "CACHE",
+    "RESUME",
+    "PRECALL",
+    "BINARY_OP",
+)
+_LIBRARIES = ("torch", "builtins", "numpy", "typing", "functools", "collections", "operator", "math", "itertools")
 
 
-_found: weakref.WeakKeyDictionary[type, str | None] = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, eq=False)
+class Read:
+    """A value from outside that the code reads. kind: "item" of the dict `owner`, "cell" of a closure, "type" for an
+    attribute of the class `owner`, "instance" for one in the __dict__ of `owner`."""
+
+    kind: str
+    owner: Any
+    name: str
+    value: Any
 
 
-def effect_of(cls: type) -> str | None:
-    """Words such as "__torch_dispatch__ writes to CALLS", None where the class's code only computes."""
-    if cls not in _found:
-        _found[cls] = _effect_of(cls)
-    return _found[cls]
+@dataclass
+class CodeFacts:
+    """effect: words such as "__torch_dispatch__ writes to CALLS", None where the code only computes."""
+
+    effect: str | None = None
+    reads: dict[tuple[int, str], Read] = field(default_factory=dict)
 
 
-def _effect_of(cls: type) -> str | None:
+def code_facts(cls: type) -> CodeFacts:
+    """What the code of a class does, as its names stand now."""
+    facts = CodeFacts()
+    seen: set[types.CodeType] = set()
     for name in _ENTRIES:
         raw = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
         function = getattr(raw, "__func__", raw)
         if isinstance(function, types.FunctionType) and not _is_of_a_library(function):
-            effect = _effect(function, cls, set())
-            if effect is not None:
-                return f"{name} {effect}"
-    return None
+            effect = _read_function(function, cls, seen, facts)
+            if effect is not None and facts.effect is None:
+                facts.effect = f"{name} {effect}"
+    return facts
 
 
-def _is_of_a_library(function: types.FunctionType) -> bool:
-    return (function.__module__ or "").partition(".")[0] in _LIBRARIES
+def _is_of_a_library(value: Any) -> bool:
+    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    return isinstance(name, str) and name.partition(".")[0] in _LIBRARIES
 
 
-def _effect(function: types.FunctionType, cls: type, seen: set[Any]) -> str | None:
+def _read_function(function: types.FunctionType, cls: type, seen: set[Any], facts: CodeFacts) -> str | None:
     if function.__code__ in seen:
         return None
-    names = _Names(function, cls)
+    names = _Names(function, cls, facts)
+    found = None
     for code in _codes(function.__code__):
         seen.add(code)
         own = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-        effect = _Reader(code, names, own if code is function.__code__ else frozenset()).effect()
-        if effect is not None:
-            return effect
+        found = found or _Reader(code, names, own if code is function.__code__ else frozenset()).effect()
     for callee in names.called:
-        effect = _effect(callee, cls, seen)
-        if effect is not None:
-            return effect
-    return None
+        found = found or _read_function(callee, cls, seen, facts)
+    return found
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -78,34 +101,49 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 class _Names:
-    """What the names of a function stand for now, and the functions of its own module that it mentions."""
+    """What the names of a function stand for now; the functions that it mentions, and what it reads."""
 
-    def __init__(self, function: types.FunctionType, cls: type) -> None:
+    def __init__(self, function: types.FunctionType, cls: type, facts: CodeFacts) -> None:
         self.function = function
         self.cls = cls
+        self.facts = facts
         self.called: list[types.FunctionType] = []
-        cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-        self.closure = {name: cell.cell_contents for name, cell in cells if _is_set(cell)}
+        self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
 
     def value(self, opname: str, name: str) -> Any:
-        if opname == "LOAD_GLOBAL":
-            builtins = self.function.__builtins__  # type: ignore[attr-defined]
-            found = self.function.__globals__.get(name, builtins.get(name) if isinstance(builtins, dict) else None)
-        else:
-            found = self.closure.get(name)
-        self._mention(found)
-        return found
+        if opname != "LOAD_GLOBAL":
+            cell = self.cells.get(name)
+            return self._read("cell", cell, name, cell.cell_contents) if cell is not None and _is_set(cell) else None
+        namespace = self.function.__globals__
+        if name in namespace:
+            return self._read("item", namespace, name, namespace[name])
+        builtins = self.function.__builtins__  # type: ignore[attr-defined]
+        return builtins.get(name) if isinstance(builtins, dict) else None
 
     def attribute(self, owner: Any, name: str) -> Any:
-        if not isinstance(owner, (type, types.ModuleType)):
+        if owner is None or _is_of_a_library(owner):
             return None
-        found = getattr(owner, name, None)
-        self._mention(getattr(found, "__func__", found))
-        return found
+        if isinstance(owner, type):
+            holder = next((base for base in owner.__mro__ if name in base.__dict__), None)
+            if holder is None or _is_of_a_library(holder):
+                return None
+            raw = holder.__dict__[name]
+            self._read("type", owner, name, raw)
+            return getattr(raw, "__func__", raw)
+        kept = getattr(owner, "__dict__", None)
+        if type(kept) is not dict or name not in kept:
+            return None
+        return self._read("item" if isinstance(owner, types.ModuleType) else "instance", owner, name, kept[name])
 
-    def _mention(self, found: Any) -> None:
-        if isinstance(found, types.FunctionType) and not _is_of_a_library(found):
-            self.called.append(found)
+    def _read(self, kind: str, owner: Any, name: str, value: Any) -> Any:
+        function = getattr(value, "__func__", value)
+        if isinstance(value, types.ModuleType) or _is_of_a_library(value) and callable(value):
+            return value
+        if isinstance(function, types.FunctionType):
+            self.called.append(function)
+        place = vars(owner) if isinstance(owner, types.ModuleType) else owner
+        self.facts.reads[id(place), name] = Read(kind, place, name, value)
+        return value
 
 
 def _is_set(cell: Any) -> bool:
@@ -122,43 +160,39 @@ class _Reader:
         self.code = code
         self.names = names
         self.own = own
+        self.text = ""  # how the newest value is spelled, where it comes from outside the function
+        self.value: Any = None
 
     def effect(self) -> str | None:
-        text = ""  # how the newest value is spelled, where it comes from outside the function
-        value: Any = None
+        found = None
         for instruction in dis.get_instructions(self.code):
-            opname, name = instruction.opname, instruction.argval
-            if opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                return f"assigns the global {name}"
-            if opname == "STORE_DEREF" and name in self.code.co_freevars and name in self.names.closure:
-                return f"assigns {name} of an enclosing function"
-            if opname in ("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR") and text:
-                return f"writes to {text}"
-            if opname in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF"):
-                text, value = name, self.names.value(opname, name)
-                if any(value is output for output in _OUTPUTS):
-                    return f"calls {name}()"
-            elif opname.startswith("LOAD_FAST"):
-                text, value = self._argument(name)
-            elif opname in _READS:
-                if text and self._changes(value, name):
-                    return f"calls {text}.{name}()"
-                value = self.names.attribute(value, name)
-                text = f"{text}.{name}" if text else ""
-            elif opname in ("BINARY_SUBSCR", "LOAD_CONST", "COPY", "SWAP", "PUSH_NULL", "CACHE", "RESUME", "PRECALL"):
-                continue
-            elif opname.startswith("BINARY_OP"):
-                continue
-            else:
-                text, value = "", None
+            found = self._step(instruction.opname, instruction.argval) or found
+        return found
+
+    def _step(self, opname: str, name: Any) -> str | None:
+        if opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            return f"assigns the global {name}"
+        if opname == "STORE_DEREF" and name in self.code.co_freevars and name in self.names.cells:
+            return f"assigns {name} of an enclosing function"
+        if opname in _STORES and self.text:
+            return f"writes to {self.text}"
+        if opname in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF"):
+            self.text, self.value = name, self.names.value(opname, name)
+            return f"calls {name}()" if any(self.value is output for output in _OUTPUTS) else None
+        if opname in _READS:
+            return self._attribute(name)
+        if opname.startswith("LOAD_FAST"):
+            own = name == "cls" and name in self.own
+            self.text, self.value = ("cls", self.names.cls) if own else ("", None)
+        elif opname not in _KEEP_THE_VALUE:
+            self.text, self.value = "", None
         return None
 
-    def _argument(self, name: Any) -> tuple[str, Any]:
-        if name == "cls" and name in self.own:
-            return name, self.names.cls
-        return "", None
-
-    def _changes(self, value: Any, method: str) -> bool:
-        if isinstance(value, logging.Logger):
-            return method in ("debug", "info", "warning", "error", "exception", "critical", "log")
-        return isinstance(value, _KEEPERS) and method in _CHANGES
+    def _attribute(self, name: str) -> str | None:
+        if not self.text:
+            return None
+        value, text = self.value, f"{self.text}.{name}"
+        self.text, self.value = text, self.names.attribute(value, name)
+        if isinstance(value, logging.Logger) and name in _LOGGING:
+            return f"calls {text}()"
+        return f"calls {text}()" if isinstance(value, _KEEPERS) and name in _CHANGES else None

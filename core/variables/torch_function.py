@@ -10,7 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
-from . import array, tensor_scalar, tensor_subclass, tensor_truth
+from . import array, tensor_scalar, tensor_subclass, tensor_truth, wrapper_class
 from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -276,6 +276,8 @@ class TorchClassVariable(TorchFunctionVariable):
             sizes = [item.realize(tx) for item in args[0].realize(tx).unpack(tx)]
             if all(size.kind == "symbolic" or size.python_type() is int for size in sizes):
                 return tx.new_tuple(sizes, torch.Size)
+        if issubclass(self.cls, torch.Tensor) and wrapper_class.has_own_dispatch(self.cls):
+            wrapper_class.check_class(tx, self.cls)
         return super().call(tx, args, kwargs)
 
 

@@ -50,7 +50,9 @@ class UntracedTensorVariable(OpaqueVariable):
     """A tensor that is only passed around. Everything but its class and identity is left to Python."""
 
     def __init__(self, value: torch.Tensor, what: str, source: Any = None) -> None:
-        super().__init__(value, f"{what} is not traced", "use plain tensors inside the compiled function", source)
+        own = wrapper_class.has_own_dispatch(type(value))
+        remedy = wrapper_class.REMEDY if own else "use plain tensors inside the compiled function"
+        super().__init__(value, f"{what} is not traced", remedy, source)
 
     def as_proxy(self) -> Any:
         raise Unsupported(self.reason, remedy=self.remedy)

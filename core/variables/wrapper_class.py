@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..errors import Unsupported
 from ..graph import wrapper_tensors
-from ..guards.checks import Is
-from ..guards.source import AttrSource, ConstSource, InstanceAttrSource, TypeAttrSource
-from .dispatch_effects import effect_of
+from ..guards.checks import Equals, Is, Length
+from ..guards.source import AttrSource, CellSource, ConstSource, DictItemSource, InstanceAttrSource, TypeAttrSource
+from .dispatch_effects import Read, code_facts
+from .literal import is_literal
 
 if TYPE_CHECKING:
     from .protocols import Tracer
 
+REMEDY = (
+    "give the class __tensor_flatten__ and __tensor_unflatten__ and code that only computes, or use plain tensors in "
+    "the compiled function"
+)
+_checked: weakref.WeakKeyDictionary[Any, set[type]] = weakref.WeakKeyDictionary()  # by graph builder
 CODE_OF_THE_CLASS = ("__torch_dispatch__", "__torch_function__", "__tensor_flatten__", "__tensor_unflatten__")
 
 
@@ -27,7 +35,7 @@ def reason_against(value: torch.Tensor) -> str | None:
     cls = type(value)
     if not wrapper_tensors.is_wrapper_class(cls):
         return f"a tensor of class {cls.__name__}, which has no __tensor_flatten__ and __tensor_unflatten__,"
-    effect = effect_of(cls)
+    effect = code_facts(cls).effect
     if effect is not None:
         return f"a tensor of class {cls.__name__}, whose {effect},"
     if value.device.type == "meta":
@@ -44,12 +52,43 @@ def reason_against(value: torch.Tensor) -> str | None:
     return None
 
 
-def guard_class(tx: Tracer, cls: type) -> None:
-    """The code that ran on the fakes is the class's code in each later call."""
+def check_class(tx: Tracer, cls: type) -> None:
+    """Guard the code that runs on the fakes, and what it reads, for each later call; once a capture.
+
+    Raises Unsupported for a class whose tensors can't be in a graph.
+    """
+    done = _checked.setdefault(tx.builder, set())
+    if cls in done:
+        return
+    if not wrapper_tensors.is_wrapper_class(cls):
+        raise Unsupported(f"a tensor of class {cls.__name__} has no __tensor_flatten__", remedy=REMEDY)
+    facts = code_facts(cls)
+    if facts.effect is not None:
+        raise Unsupported(f"a tensor of class {cls.__name__} is not traced: its {facts.effect}", remedy=REMEDY)
+    done.add(cls)
     for name in CODE_OF_THE_CLASS:
         raw = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), None)
         if raw is not None:
             tx.guard(TypeAttrSource(ConstSource(cls), name), Is(raw))
+    for read in facts.reads.values():
+        _guard_read(tx, read)
+
+
+def _guard_read(tx: Tracer, read: Read) -> None:
+    owner = ConstSource(read.owner)
+    sources = {
+        "item": lambda: DictItemSource(owner, read.name),
+        "cell": lambda: CellSource(owner),
+        "type": lambda: TypeAttrSource(owner, read.name),
+        "instance": lambda: InstanceAttrSource(owner, read.name),
+    }
+    source = sources[read.kind]()
+    if is_literal(read.value):
+        tx.guard(source, Equals(read.value))
+        return
+    tx.guard(source, Is(read.value))
+    if type(read.value) in (list, dict, set):
+        tx.guard(source, Length(len(read.value)))
 
 
 def inner_source(value: torch.Tensor, source: Any, name: str) -> Any:

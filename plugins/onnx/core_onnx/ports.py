@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ import torch.fx as fx
 
 from .builder import Draw, Question
 from .convert import OnnxGraph
+
+_DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Stored:
 
 
 def pack(stored: Stored, marks: Mapping[str, str]) -> bytes | None:
-    """A header of JSON, then the payload; None for results that JSON can't hold.
+    """A digest, a header of JSON, the payload; None for results that JSON can't hold.
 
     marks: what must be the same where it is read, as the version of the plugin.
     """
@@ -103,21 +106,25 @@ def pack(stored: Stored, marks: Mapping[str, str]) -> bytes | None:
         "questions": [vars(question) for question in stored.questions],
     }
     text = json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text + stored.payload
+    body = len(text).to_bytes(8, "little") + text + stored.payload
+    return hashlib.sha256(body).digest() + body
 
 
 def unpack(blob: bytes, marks: Mapping[str, str]) -> Stored | None:
-    """What `pack` made; None for bytes of another kind, or with other marks."""
+    """What `pack` made; None for bytes of another kind, damaged ones, and others' marks."""
+    digest, body = blob[:_DIGEST_BYTES], blob[_DIGEST_BYTES:]
+    if digest != hashlib.sha256(body).digest():
+        return None
     try:
-        size = int.from_bytes(blob[:8], "little")
-        header = json.loads(blob[8 : 8 + size])
+        size = int.from_bytes(body[:8], "little")
+        header = json.loads(body[8 : 8 + size])
         if header["marks"] != dict(marks):
             return None
         given, made = ([_port_of(data) for data in side] for side in header["ports"])
         outputs, calls = tuple(header["outputs"]), tuple(header["calls"])
         draws = tuple(_draw_of(data) for data in header["draws"])
         questions = tuple(Question(**data) for data in header["questions"])
-        return Stored((given, made), int(header["count"]), outputs, calls, blob[8 + size :], draws, questions)
+        return Stored((given, made), int(header["count"]), outputs, calls, body[8 + size :], draws, questions)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -20,9 +20,7 @@ from . import __version__
 from .calls import EngineCall
 from .engine import Settings, open_engine
 from .packing import PackedCall, packable, with_constants
-from .runtime import target_of
-
-_MARKS = {"format": "core-onnxrt 3", "version": __version__}
+from .runtime import runtime, target_of
 
 
 def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
@@ -105,6 +103,7 @@ def _divided_artifact(
         size_bytes=sum(part.size_bytes for part in parts.values()),
         describe=lambda: "\n\n".join([source, *(part.describe() for part in parts.values() if part.describe)]),
         made=None,
+        device=ctx.device,
         owner=tuple(parts.values()),
     )
 
@@ -136,6 +135,7 @@ def _artifact(made: Stored, external: Mapping[str, torch.Tensor], ctx: CompileCo
         size_bytes=len(model),
         describe=lambda: "\n\n".join([*([packed.source] if packed is not None else []), call.source, _text(model)]),
         made=None if external else made,
+        device=ctx.device,
         owner=call if packed is None else packed,
     )
 
@@ -167,9 +167,10 @@ class OnnxRuntimeArtifact(Artifact):
     """An artifact that remembers its model, to be stored; `made` is None where that does not hold all of it: weights
     lie outside, or torch computes a part."""
 
-    def __init__(self, *, made: Stored | None, owner: Any, **fields: Any) -> None:
+    def __init__(self, *, made: Stored | None, device: str, owner: Any, **fields: Any) -> None:
         super().__init__(**fields)
         self.made = made
+        self.device = device
         self.owner = owner  # alive as long as the call: a fork makes its engine again
 
 
@@ -177,13 +178,19 @@ def _text(model: bytes) -> str:
     return str(onnx.printer.to_text(onnx.load_from_string(model)))
 
 
+def _marks(device: str) -> dict[str, str]:
+    """What a model was converted for: which operators a runtime computes depends on its version and the device."""
+    kind = device.partition(":")[0]
+    return {"format": "core-onnxrt 4", "version": __version__, "runtime": runtime().__version__, "device": kind}
+
+
 def stored(artifact: Artifact) -> bytes | None:
     """The model with what its call needs, or None for one that can't be stored."""
     made = artifact.made if isinstance(artifact, OnnxRuntimeArtifact) else None
-    return pack(made, _MARKS) if made is not None else None
+    return pack(made, _marks(artifact.device)) if made is not None else None
 
 
 def restored(blob: bytes, ctx: CompileContext) -> Artifact | None:
     """The artifact of stored bytes, None for those of another version."""
-    made = unpack(blob, _MARKS)
+    made = unpack(blob, _marks(ctx.device))
     return _artifact(made, {}, ctx) if made is not None else None

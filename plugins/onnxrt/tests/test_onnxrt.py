@@ -326,8 +326,9 @@ def test_results_of_earlier_calls_are_not_written_to():
     assert torch.equal(first, torch.full((3,), 2.0))
 
 
-def test_an_artifact_survives_its_bytes():
+def test_an_artifact_survives_its_bytes(monkeypatch):
     from core_onnxrt.plugin import OnnxRuntimeBackend
+    from core_onnxrt.runtime import runtime
 
     from core.plugin import StaleArtifact
 
@@ -347,8 +348,12 @@ def test_an_artifact_survives_its_bytes():
     x = torch.randn(2, 3)
     again = backend.deserialize(blob, ctx)
     assert torch.equal(again.call(x)[0], artifact.call(x)[0])
+    for damaged in (b"", blob[:40], blob[:-1] + b"\xff"):
+        with pytest.raises(StaleArtifact):
+            backend.deserialize(damaged, ctx)
+    monkeypatch.setattr(runtime(), "__version__", "1.0.0")
     with pytest.raises(StaleArtifact):
-        backend.deserialize(blob[:40], ctx)
+        backend.deserialize(blob, ctx)
 
 
 def test_options_are_checked_and_used():

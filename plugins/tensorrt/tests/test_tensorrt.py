@@ -317,15 +317,18 @@ def test_new_weights_are_given_to_the_engine_there_is_only_when_asked_for_and_al
     assert builds(True) == 3
 
 
-def test_a_stored_engine_comes_back_and_one_of_another_version_does_not(stand_in):
+def test_a_stored_engine_comes_back_and_one_of_another_version_does_not(stand_in, monkeypatch):
     backend, real = through(lambda x: (torch.relu(x) + 1, x.shape[0]), (torch.randn(2, 3),)), TensorRtBackend()
     blob = real.serialize(backend.artifact)
     again = real.deserialize(blob, backend.ctx)
     assert again.engine.blob == b"engine 1" and again.made.ports == backend.artifact.made.ports
     assert "engine of 3 layers" in again.describe() and "execute_async_v3" in again.describe()
-    for stale in (blob[:30], blob.replace(b"core-tensorrt 2", b"core-tensorrt 0")):
+    for damaged in (blob[:30], blob.replace(b"core-tensorrt 2", b"core-tensorrt 0")):
         with pytest.raises(StaleArtifact):
-            real.deserialize(stale, backend.ctx)
+            real.deserialize(damaged, backend.ctx)
+    monkeypatch.setattr("core_tensorrt.artifact.__version__", "0")
+    with pytest.raises(StaleArtifact):
+        real.deserialize(blob, backend.ctx)
     assert real.serialize(Artifact(call=print)) is None
 
 

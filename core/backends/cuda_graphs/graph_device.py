@@ -104,12 +104,13 @@ class CudaDevice:
             current = torch.cuda.current_stream(self._index)
             if self._side is None:
                 self._side = torch.cuda.Stream(self._index)
-            self._side.wait_stream(current)
+            side = self._side
+            side.wait_stream(current)
             try:
-                with torch.cuda.stream(self._side):
+                with torch.cuda.stream(side):
                     yield
             finally:
-                current.wait_stream(self._side)
+                current.wait_stream(side)
 
     def new_pool(self) -> Any:
         return torch.cuda.graph_pool_handle()

@@ -97,11 +97,12 @@ def trim() -> None:
 
 
 def statistics() -> list[dict[str, Any]]:
-    """One row a compiled graph that is alive: its name, captures, replays, plain calls behind the first capture, bytes,
-    and why it is not captured any more ("" while it is)."""
+    """One row a compiled graph that was called since the last reset: its name, captures, their replays, plain calls,
+    bytes of the captures, and why it is not captured any more ("" while it is)."""
     with _graphs_lock:
         every = set(_graphs.values())
-    return [call.row() for graphs in every for call in list(graphs.calls)]
+    rows = [call.row() for graphs in every for call in list(graphs.calls)]
+    return [row for row in rows if row["captures"] or row["plain"]]
 
 
 class _Size:
@@ -315,7 +316,7 @@ class ReplayedCall:
 
     def _give_up(self, reason: str) -> None:
         self.refusal = reason
-        self.clear()
+        self._drop()
         self._say(f"it can't be captured: {reason}")
 
     def _say(self, reason: str) -> None:
@@ -339,7 +340,11 @@ class ReplayedCall:
     def clear(self) -> None:
         """Drop the captures; the next calls run plainly again, and are captured anew."""
         with self.graphs.lock:
-            for size in self._sizes.values():
-                size.remove(list(size.recordings))
-            self._sizes.clear()
-            self._replays.clear()
+            self._drop()
+            self.plain = 0
+
+    def _drop(self) -> None:
+        for size in self._sizes.values():
+            size.remove(list(size.recordings))
+        self._sizes.clear()
+        self._replays.clear()

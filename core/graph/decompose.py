@@ -56,7 +56,7 @@ def decompose(
         return module
     record = AtenRecord(fake_mode, shape_env, decompositions=table, higher_order=subgraph_call)
     results = _run(module, nodes, record)
-    functionalizer = Functionalizer(record)
+    functionalizer = Functionalizer(record, results)
     for call in record.calls:
         functionalizer.process(call)
     functionalizer.emitter.provenance = {}

@@ -27,7 +27,7 @@ def usable_record(captured: CapturedGraph) -> AtenRecord:
 def functional_graph(captured: CapturedGraph) -> FunctionalGraph:
     """The functional ATen graph without gradients. Raises RecorderRefused for what the recorder doesn't handle."""
     record = usable_record(captured)
-    functionalizer = Functionalizer(record)
+    functionalizer = Functionalizer(record, captured.outputs)
     for call in record.calls:
         functionalizer.process(call)
     functionalizer.emitter.provenance = {}

@@ -7,6 +7,7 @@ to. The pass adds no guards. What it can't express raises RecorderRefused, and t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,25 +22,28 @@ from .inverse import Refused
 from .memory import Memory
 from .mutation import UNDECLARED
 from .recorder import AtenRecord, Call
+from .shared_inputs import owners
 from .symbol_nodes import SymbolNodes
 from .tree import leaves, map_tree
 from .twins import functional_twin, out_names, twin_call
+from .unsafe_views import SEPARATE, joined_calls
 
 aten = torch.ops.aten
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_SEPARATE = frozenset("aten::_unsafe_view aten::unsafe_split aten::unsafe_split_with_sizes aten::unsafe_chunk".split())
-"""Results that autograd doesn't see as views: stores of their own, although the fakes share a storage."""
-
 _IDENTITY_VIEWS = frozenset("aten::detach aten::alias aten::lift_fresh".split())
 _METADATA_CHECKS = frozenset(("aten::_assert_tensor_metadata", "aten::is_same_size"))
 _FILLS = frozenset(("aten::fill_", "aten::zero_"))
 
 
 class Functionalizer:
-    """The state of the pass. Feed the record's calls to `process`; then ask `memory` and `alias_of` for results."""
+    """The state of the pass. Feed the record's calls to `process`; then ask `memory` and `alias_of` for results.
 
-    def __init__(self, record: AtenRecord) -> None:
+    outputs: what the program returns of the record's tensors.
+    """
+
+    def __init__(self, record: AtenRecord, outputs: Sequence[Any]) -> None:
         self.record = record
+        self._joined = joined_calls(record, outputs)
         self.emitter = NodeEmitter(record.fake_mode, record.shape_env)
         self.symbols = SymbolNodes(self.emitter)
         static = not any(
@@ -56,18 +60,30 @@ class Functionalizer:
         for call in record.calls:
             if call.before is not None:
                 self._snapshots.setdefault(id(call.args[0]), deque()).append(call.before)
-        for index, fake in enumerate(record.inputs):
-            self._add_input(index, fake)
+        self.owned = owners(record)
+        nodes = [self._add_input(index, fake) for index, fake in enumerate(record.inputs)]
+        for index in sorted(range(len(nodes)), key=self.owned.__contains__):
+            if isinstance(record.inputs[index], torch.Tensor):
+                self._add_memory(index, nodes[index])
 
     # -- inputs ----------------------------------------------------------------------------------------------------
 
-    def _add_input(self, index: int, fake: Any) -> None:
+    def _add_input(self, index: int, fake: Any) -> fx.Node:
         node = self.emitter.placeholder(f"input_{index}", fake)
-        if not isinstance(fake, torch.Tensor):
+        if isinstance(fake, torch.Tensor):
+            self.symbols.bind_tensor(node, fake)
+        else:
             self.symbols.bind_number(node, fake)
-            return
-        self.symbols.bind_tensor(node, fake)
-        self._new_root(fake, node, index)
+        return node
+
+    def _add_memory(self, index: int, node: fx.Node) -> None:
+        """Memory of an input's own, or a view of the input that covers it."""
+        fake = self.record.inputs[index]
+        if index in self.owned:
+            owner = self._env[id(self.record.inputs[self.owned[index]])]
+            self._strided_view(fake, node, owner.store, version=0)
+        else:
+            self._new_root(fake, node, index)
 
     def add_fresh_input(self, name: str, fake: Any) -> fx.Node:
         """A placeholder that isn't one of the record's inputs: an incoming gradient."""
@@ -193,7 +209,7 @@ class Functionalizer:
         if all(id(leaf) in self._env for leaf in results) and results:
             return
         schema = call.op._schema
-        source = _view_position(schema)
+        source = 0 if id(call) in self._joined else _view_position(schema)
         if source is not None and isinstance(call.args[source], torch.Tensor):
             self._views(call, source)
             return
@@ -252,16 +268,20 @@ class Functionalizer:
         if shared is None:
             self._new_root(fake, node, None)
             return
+        self._strided_view(fake, node, shared, version=-1).grad = call.grad
+
+    def _strided_view(self, fake: Any, node: fx.Node, store: Store, version: int) -> Alias:
+        """A part of a store that no recorded view leads to; `node` has its value as of `version`."""
         val = self._recorded_val(fake)
-        alias = Alias(shared, val, node, parent=shared.root, op=aten.as_strided.default, version=-1)
-        alias.fake, alias.grad = fake, call.grad
-        alias.recorded_args = (shared.root.val, val.shape, val.stride(), val.storage_offset())
+        alias = Alias(store, val, node, parent=store.root, op=aten.as_strided.default, version=version, fake=fake)
+        alias.recorded_args = (store.root.val, val.shape, val.stride(), val.storage_offset())
         alias.args = (None, *self._nodes((list(val.shape), list(val.stride()), val.storage_offset())))
         self._env[id(fake)] = alias
+        return alias
 
     def _shared_store(self, fake: Any, call: Call) -> Store | None:
         """The store of an argument with whose storage an undeclared alias lives; None for memory of its own."""
-        if call.op._schema.name in _SEPARATE or not has_storage(fake):
+        if call.op._schema.name in SEPARATE or not has_storage(fake):
             return None
         key = storage_key(fake)
         for leaf in leaves((call.args, call.kwargs)):
@@ -456,7 +476,7 @@ def _written_positions(call: Call) -> tuple[int | str, ...]:
 
 def _view_position(schema: Any) -> int | None:
     """The argument of which the results are declared views."""
-    if schema.name in _SEPARATE:
+    if schema.name in SEPARATE:
         return None
     if not any(result.alias_info is not None for result in schema.returns):
         return None

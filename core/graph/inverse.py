@@ -52,7 +52,7 @@ def inverse(memory: Memory, alias: Alias, base: fx.Node, new: fx.Node) -> fx.Nod
         return emit(aten.select_scatter.default, (base, new, *rest), alias.kwargs)
     if name == "aten::diagonal":
         return emit(aten.diagonal_scatter.default, (base, new, *rest), alias.kwargs)
-    if name in ("aten::split", "aten::split_with_sizes"):
+    if name.replace("unsafe_", "") in ("aten::split", "aten::split_with_sizes"):
         return _piece(memory, alias, base, new)
     if name == "aten::unbind":
         dim = rest[0] if rest else alias.kwargs.get("dim", 0)

@@ -34,6 +34,9 @@ _NORMS = (
     "_native_batch_norm_legit_functional _batch_norm_no_update".split()
 )
 
+_WRITING = ("batch_norm", "rrelu_with_noise")
+"""Operators that write to an operand and give results beside it, by parts of their names."""
+
 _SEVERAL = ("ldexp", "mvlgamma")
 """Operators that count as pointwise and call several."""
 
@@ -277,7 +280,7 @@ _RULES: dict[str, Layout] = {
     "native_group_norm_backward": _of(1),
     **dict.fromkeys(("log_sigmoid_forward", "masked_fill", "linalg_vector_norm", "tril", "triu"), _ordered),
     **dict.fromkeys(("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward"), _ordered),
-    **dict.fromkeys(("_softmax", "_log_softmax"), _ordered),
+    **dict.fromkeys(("_softmax", "_log_softmax", "rrelu_with_noise"), _ordered),
     **dict.fromkeys(
         ("sort", "flip", "nan_to_num", "clone", "zeros_like", "ones_like", "empty_like", "full_like"), _kept
     ),
@@ -292,7 +295,7 @@ _RULES: dict[str, Layout] = {
 @functools.cache
 def _layout_of(op: Any) -> Layout | None:
     name = op._schema.name.partition("::")[2]
-    if op.namespace != "aten" or op._schema.is_mutable and "batch_norm" not in name:
+    if op.namespace != "aten" or op._schema.is_mutable and not any(part in name for part in _WRITING):
         return None
     if name in _RULES:
         return _RULES[name]

@@ -28,6 +28,7 @@ from .outputs import (
     WriteBack,
     as_strided_within,
 )
+from .shared_inputs import counted
 from .symbols import expression, plain
 from .tree import map_tree
 
@@ -35,7 +36,8 @@ aten = torch.ops.aten
 _BREAKS_GRADIENT = frozenset(("aten::detach",))
 _VIEW_GRADIENTS = frozenset(
     "Alias AsStrided Conj Diagonal Expand NegView Permute ReshapeAlias Select Slice Split SplitWithSizes Squeeze T "
-    "Transpose Unbind Unfold Unsqueeze View ViewAsComplex ViewAsReal UnsafeView LiftFresh".split()
+    "Transpose Unbind Unfold Unsqueeze View ViewAsComplex ViewAsReal UnsafeView UnsafeSplit UnsafeSplitWithSizes "
+    "LiftFresh".split()
 )
 """Names of autograd nodes that pass gradients of a view to its base ("ViewBackward0" without its ending)."""
 
@@ -55,6 +57,7 @@ class OutputPlan:
         self._slot_of: dict[Any, int] = {}
         self._memory: set[Any] = set()
         self._views: dict[Any, list[Alias]] = {}  # equal views -> the tensors of the program that they are
+        self._inputs = {id(fake): index for index, fake in enumerate(functionalizer.record.inputs)}
         tensors = {id(fake): fake for fake in outputs if isinstance(fake, torch.Tensor)}
         self._sharers = Counter(functionalizer.alias_of(fake).store for fake in tensors.values())
         write_backs = [self._write_back(index) for index in sorted(functionalizer.written)]
@@ -71,7 +74,7 @@ class OutputPlan:
         elif moved:
             mode = "grad"
         else:
-            mode = "no_grad" if facts.fake._version != facts.version else "data"
+            mode = "no_grad" if counted(self._pass.record, self._pass.owned, index) else "data"
         return WriteBack(index, self._tensor_slot(alias.store.root, moved), mode)
 
     def _output(self, fake: Any) -> Output:
@@ -81,13 +84,15 @@ class OutputPlan:
         root = alias.store.root
         index = alias.store.input
         if index is not None:
-            if fake is root.fake:
-                return InputItself(index)
+            itself = self._inputs.get(id(fake))
+            if itself is not None:
+                return InputItself(itself)
             facts = self._pass.record.facts[index]
             assert facts is not None
             base = facts.fake
             gradient = (self._history(base) or facts.gradient_edge().node) if base.requires_grad else None
-            self._check_gradient(alias, gradient)
+            if not self._is_untracked(alias):
+                self._check_gradient(alias, gradient)
             return self._numbered(ViewOfInput(index, self._steps(alias)), alias)
         # a view without history or with repeated elements can't be a result of its own
         untracked = fake.requires_grad and self._history(fake) is None
@@ -166,6 +171,13 @@ class OutputPlan:
     def _step_leaf(self, leaf: Any) -> Any:
         leaf = plain(leaf)
         return SlotRef(self._number_slot(leaf)) if isinstance(leaf, SYMBOLIC) else leaf
+
+    def _is_untracked(self, alias: Alias) -> bool:
+        """A view of an input that was taken with gradients off and requires none: it comes out so when taken again.
+
+        Whether it says that it requires gradients is told by what the input itself is a view of.
+        """
+        return not alias.fake.requires_grad and not any(link.grad for link in alias.chain())
 
     def _check_gradient(self, alias: Alias, root_gradient: Any) -> None:
         """A view taken again after the graph must have the gradient that the recorded one has."""

@@ -127,7 +127,7 @@ def functional_subgraph(record: AtenRecord, graph: fx.GraphModule) -> fx.GraphMo
     inner.checked()
     if inner.refused is not None:
         raise RecorderRefused(inner.refused)
-    functionalizer = Functionalizer(inner)
+    functionalizer = Functionalizer(inner, tuple(leaves(results)))
     for call in inner.calls:
         functionalizer.process(call)
     functionalizer.emitter.provenance = {}

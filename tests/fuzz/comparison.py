@@ -63,11 +63,16 @@ class Outcome:
 
 
 class Describer:
-    """Turns objects into nested tuples that can be compared across the two runs: aliases become numbers."""
+    """Turns objects into nested tuples that can be compared across the two runs: aliases become numbers.
 
-    def __init__(self) -> None:
+    loose: whether what compilers leave open is left out: strides of dimensions without a second element, and where in
+    memory of its own a result begins.
+    """
+
+    def __init__(self, loose: bool = False) -> None:
+        self.loose = loose
         self.seen: dict[int, int] = {}
-        self.memory: dict[int, int] = {}
+        self.memory: dict[int, tuple[int, int]] = {}  # address -> number, bytes before the first tensor seen in it
         self.alive: list[Any] = []
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
@@ -137,13 +142,21 @@ class Describer:
 
     def _tensor(self, value: torch.Tensor, depth: int) -> Iterator[Any]:
         memory = value.untyped_storage().data_ptr()
-        place = self.memory.setdefault(memory, len(self.memory)) if memory else -1
-        yield ("memory", place, value.storage_offset())
-        yield (str(value.dtype), tuple(value.shape), value.stride())
+        start = value.storage_offset() * value.element_size()
+        place, origin = self.memory.setdefault(memory, (len(self.memory), start)) if memory else (-1, start)
+        yield ("memory", place, start - origin if self.loose else start)
+        yield (str(value.dtype), tuple(value.shape), self._strides(value))
         leaf = _is_leaf(value)
         yield (value.requires_grad, leaf)
         yield value.detach().clone()
         yield self(value.grad, depth) if leaf is True else None
+
+    def _strides(self, value: torch.Tensor) -> tuple[int, ...]:
+        if not self.loose:
+            return value.stride()
+        if value.numel() == 0:
+            return ()
+        return tuple(stride if size > 1 else 0 for size, stride in zip(value.shape, value.stride()))
 
 
 def _is_leaf(value: torch.Tensor) -> bool | str:
@@ -188,7 +201,8 @@ def _tensors_agree(ours: torch.Tensor, theirs: torch.Tensor, exact: bool) -> boo
 class World:
     """One execution of the program's text: a namespace of its own."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, loose: bool = False) -> None:
+        self.loose = loose
         module = types.ModuleType(name)
         sys.modules[name] = module
         self.space: dict[str, Any] = vars(module)
@@ -232,13 +246,14 @@ class World:
                 result = fn(*args)
             except Exception as raised:  # noqa: BLE001  whatever the program raises is compared
                 error = raised
-        describe = Describer()
+        describe = Describer(self.loose)
         seen: list[Any] = ["raised" if error is not None else "returned"]
         seen.append(describe(error) if error is not None else describe(result))
         seen.append(self._lines(error))
         seen.append(text.getvalue())
         seen.append([describe(arg) for arg in args])
         seen.append(self.state(describe))
+        seen.append(torch.get_rng_state())
         seen.append((modes, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
         torch.set_grad_enabled(True)
         seen.append(self._backward(result, args))
@@ -264,7 +279,7 @@ class World:
             sum((t.double() * (at + 1)).sum() for at, t in enumerate(carrying)).backward()  # type: ignore[union-attr]
         except RuntimeError as error:
             return (type(error).__name__, str(error))
-        describe = Describer()
+        describe = Describer(self.loose)
         return [describe(args), self.state(describe)]
 
 
@@ -333,16 +348,21 @@ def collected_between_calls() -> Iterator[None]:
 
 
 def compare(
-    text: str, backend: str = "eager", calls: int = CALLS, compiler: Callable[..., Any] | None = None
+    text: str,
+    backend: str = "eager",
+    calls: int = CALLS,
+    compiler: Callable[..., Any] | None = None,
+    dynamic: bool | None = None,
 ) -> Outcome:
     """Run the program `calls` times in both worlds, up to the first difference.
 
-    compiler: what makes the compiled function of the program; core.compile unless given.
+    compiler: what makes the compiled function of the program; core.compile unless given. dynamic: as its option.
     """
     core.reset()
     outcome = Outcome()
-    theirs, ours = World(text, "eager_program"), World(text, "compiled_program")
-    compiled = (compiler or core.compile)(ours.space["program"], backend=backend)
+    loose = backend != "eager"
+    theirs, ours = World(text, "eager_program", loose), World(text, "compiled_program", loose)
+    compiled = (compiler or core.compile)(ours.space["program"], backend=backend, dynamic=dynamic)
     reasons: list[str] = []
     with warnings.catch_warnings(), time_limit(TIMEOUT_S), collected_between_calls():
         warnings.simplefilter("ignore")
@@ -361,7 +381,17 @@ def compare(
     return outcome
 
 
-SEEN = ("kind of ending", "result", "line", "printed text", "arguments", "globals", "modes", "gradients")
+SEEN = (
+    "kind of ending",
+    "result",
+    "line",
+    "printed text",
+    "arguments",
+    "globals",
+    "random numbers",
+    "modes",
+    "gradients",
+)
 
 
 def _difference(got: Any, want: Any, raised: BaseException | None, call: int, backend: str) -> Difference | None:
@@ -376,7 +406,7 @@ def _difference(got: Any, want: Any, raised: BaseException | None, call: int, ba
     exact = backend == "eager"
     for name, left, right in zip(SEEN, got, want):
         if not exact and name == "printed text":
-            left, right = (_GRAD_FN.sub("grad_fn", text) for text in (left, right))
+            left, right = (_GRAD_FN.sub(" grad_fn", text) for text in (left, right))
         if not exact and name == "gradients" and _is_used_up(right):
             return None
         found = first_difference(left, right, exact)
@@ -389,7 +419,7 @@ def _difference(got: Any, want: Any, raised: BaseException | None, call: int, ba
     return None
 
 
-_GRAD_FN = re.compile(r"grad_fn=<\w+>")
+_GRAD_FN = re.compile(r"\s*grad_fn=<\w+>")
 
 
 def _is_used_up(gradients: Any) -> bool:

@@ -1,8 +1,9 @@
 """Runs random programs in shards that can be stopped and taken up again.
 
-    python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--state DIR] [--fresh]
+    python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--grammar tensors] [--dynamic]
+        [--state DIR] [--fresh]
 
-Seeds are dealt to the shards in turn. The state of a shard is a JSON file: the next seed, the totals, and the seeds
+There are two grammars: "python", programs that use the language, and "tensors", straight lines of operations. Seeds are dealt to the shards in turn. The state of a shard is a JSON file: the next seed, the totals, and the seeds
 whose programs differ; a run takes up where the file ends, and a process that died is seen as a crash of the seed it was
 at. A difference prints a minimised script. The exit status is 1 when anything differs, or when less was captured than
 FLOORS say.
@@ -29,11 +30,13 @@ os.environ.setdefault("CORE_STRICT", "1")
 import torch
 from comparison import Hangs, Outcome, compare
 from minimise import minimised
-from programs import make_program
+from programs import Program, make_program
+from tensor_programs import make_tensor_program
 
 # Shares of the programs of a run, and operations a program: measured over 1,000 of them (0.92, 0.75, 0.82, 29), less
 # what chance may take.
 FLOORS = {"captured": 0.85, "whole": 0.65, "whole where no break is meant": 0.72, "operations": 20.0}
+GRAMMARS: dict[str, Callable[[int], Program]] = {"python": make_program, "tensors": make_tensor_program}
 REFUSALS = ("Refused", "RecorderRefused")
 FOOTER = """
 
@@ -43,7 +46,7 @@ if __name__ == "__main__":
     sys.path.insert(0, "tests/fuzz")
     from comparison import compare
 
-    print(compare(open(__file__).read(), {backend!r}).difference or "no difference")
+    print(compare(open(__file__).read(), {backend!r}, dynamic={dynamic!r}).difference or "no difference")
 """
 
 
@@ -77,18 +80,26 @@ class Totals:
         return [f"{name} {share:.3f} < {FLOORS[name]}" for name, share in self.shares().items() if share < FLOORS[name]]
 
 
-def run_seed(seed: int, totals: Totals, backend: str, compiler: Callable[..., Any] | None = None) -> str | None:
+def run_seed(
+    seed: int,
+    totals: Totals,
+    backend: str,
+    compiler: Callable[..., Any] | None = None,
+    *,
+    grammar: str = "python",
+    dynamic: bool | None = None,
+) -> str | None:
     """Compare the program of one seed and count it; the difference and its script where there is one."""
-    program = make_program(seed)
+    program = GRAMMARS[grammar](seed)
     try:
-        outcome = compare(program.text, backend, compiler=compiler)
+        outcome = compare(program.text, backend, compiler=compiler, dynamic=dynamic)
     except Hangs as error:
         totals.differing.setdefault("hangs", []).append(seed)
         return f"seed {seed}: {error}\n{program.text}"
     if backend != "eager" and outcome.difference is not None and outcome.difference.kind.startswith(REFUSALS):
         totals.add(refused=1)  # a program for torch's own AOTAutograd, which strict runs leave out
         with mock.patch.dict(os.environ, {"CORE_STRICT": "0"}):
-            outcome = compare(program.text, backend, compiler=compiler)
+            outcome = compare(program.text, backend, compiler=compiler, dynamic=dynamic)
     _count(totals, outcome, program.breaking)
     if outcome.difference is None:
         return None
@@ -113,16 +124,18 @@ def _count(totals: Totals, outcome: Outcome, breaking: int) -> None:
     )
 
 
-def script(seed: int, backend: str, seconds: float = 40) -> str:
+def script(
+    seed: int, backend: str, seconds: float = 40, *, grammar: str = "python", dynamic: bool | None = None
+) -> str:
     """The minimised program of a seed that differs, as a script to run at the root of the repository."""
-    text = make_program(seed).text
-    first = compare(text, backend).difference
+    text = GRAMMARS[grammar](seed).text
+    first = compare(text, backend, dynamic=dynamic).difference
     if first is None:
         return text
 
     def fails(candidate: str) -> bool:
         try:
-            found = compare(candidate, backend).difference
+            found = compare(candidate, backend, dynamic=dynamic).difference
         except (Exception, Hangs):  # noqa: BLE001  a candidate may be nonsense in any way
             return False
         return found is not None and (found.kind, found.endings) == (first.kind, first.endings)
@@ -132,11 +145,18 @@ def script(seed: int, backend: str, seconds: float = 40) -> str:
         text = minimised(text, fails, seconds)
     finally:
         sys.unraisablehook = unraisable
-    return f"# {first.kind}\n{text}{FOOTER.format(backend=backend)}"
+    return f"# {first.kind}\n{text}{FOOTER.format(backend=backend, dynamic=dynamic)}"
 
 
 def run_shard(
-    state: Path, seeds: range, backend: str, *, report: Callable[[str], None] = print, seconds: float | None = None
+    state: Path,
+    seeds: range,
+    backend: str,
+    *,
+    report: Callable[[str], None] = print,
+    seconds: float | None = None,
+    grammar: str = "python",
+    dynamic: bool | None = None,
 ) -> Totals:
     """Go through the seeds of a shard from where its state file stands."""
     totals = Totals(next=seeds.start)
@@ -153,7 +173,7 @@ def run_shard(
             break
         totals.running = seed
         state.write_text(json.dumps(asdict(totals)))
-        found = run_seed(seed, totals, backend)
+        found = run_seed(seed, totals, backend, grammar=grammar, dynamic=dynamic)
         if found is not None:
             report(found)
         totals.next, totals.running = seed + seeds.step, None
@@ -163,6 +183,10 @@ def run_shard(
     return totals
 
 
+def _told(text: str) -> None:
+    print(text, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=int(os.environ.get("CORE_FUZZ_PROGRAMS", "10000")))
@@ -170,6 +194,8 @@ def main() -> int:
     parser.add_argument("--shard", type=int, default=int(os.environ.get("CORE_FUZZ_SHARD", "0")))
     parser.add_argument("--shards", type=int, default=int(os.environ.get("CORE_FUZZ_SHARDS", "1")))
     parser.add_argument("--backend", default=os.environ.get("CORE_FUZZ_BACKEND", "eager"))
+    parser.add_argument("--grammar", choices=list(GRAMMARS), default="python")
+    parser.add_argument("--dynamic", action="store_true", default=None, help="sizes and numbers get symbols at once")
     parser.add_argument("--state", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--seconds", type=float, help="stop after so long; the next run goes on")
     parser.add_argument("--fresh", action="store_true", help="start again")
@@ -177,17 +203,19 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     last = options.first + options.programs
-    state = options.state / f"{options.backend}-{options.first}-{last}-{options.shard}-of-{options.shards}.json"
+    kind = "".join(f"{word}-" for word in (options.backend, options.grammar, options.dynamic and "dynamic") if word)
+    state = options.state / f"{kind}{options.first}-{last}-{options.shard}-of-{options.shards}.json"
     if options.fresh:
         state.unlink(missing_ok=True)
     seeds = range(options.first + options.shard, last, options.shards)
-    totals = run_shard(state, seeds, options.backend, seconds=options.seconds)
+    how = {"grammar": options.grammar, "dynamic": options.dynamic}
+    totals = run_shard(state, seeds, options.backend, seconds=options.seconds, report=_told, **how)
     print(json.dumps(totals.counts), {name: round(share, 3) for name, share in totals.shares().items()})
     for kind, found in totals.differing.items():
         print(f"{len(found)} differ in {kind}: seeds {found}")
         if not options.no_scripts and kind not in ("crash", "hangs"):
-            print(script(found[0], options.backend))
-    low = totals.too_low() if totals.next >= seeds.stop else []
+            print(script(found[0], options.backend, **how))
+    low = totals.too_low() if totals.next >= seeds.stop and options.grammar == "python" else []
     if low:
         print("captured too little:", "; ".join(low))
     return int(bool(totals.differing or low))

@@ -1,0 +1,144 @@
+"""Kinds of differences that random programs of tensors found, each in its smallest form."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import core
+
+BACKENDS = ["eager", "aot_eager", "inductor"]
+
+
+def seen(fn, make):
+    """What a caller sees: results, inputs, their memory relative to each other, and gradients."""
+    torch.manual_seed(0)
+    inputs = make()
+    results = fn(*inputs)
+    tensors = [*inputs, *(results if isinstance(results, (tuple, list)) else [] if results is None else [results])]
+    places: dict[int, int] = {}
+    found = []
+    for tensor in tensors:
+        place = places.setdefault(tensor.untyped_storage().data_ptr(), len(places))
+        found.append((place, tensor.stride(), tensor.requires_grad, tensor.detach().clone()))
+    carrying = [tensor for tensor in tensors[len(inputs) :] if tensor.requires_grad]
+    if carrying:
+        try:
+            sum(tensor.double().sin().sum() for tensor in carrying).backward()
+        except RuntimeError as error:
+            found.append(str(error))
+        else:
+            found += [tensor.grad for tensor in inputs if tensor.is_leaf]
+    return found
+
+
+def equal(ours, theirs):
+    if isinstance(ours, torch.Tensor):
+        return isinstance(theirs, torch.Tensor) and torch.allclose(ours, theirs, equal_nan=True)
+    if isinstance(ours, (tuple, list)):
+        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
+    return ours == theirs
+
+
+def same_as_eager(fn, make, backend, graphs=1):
+    core.reset()
+    compiled = core.compile(fn, backend=backend)
+    for _ in range(2):
+        ours, theirs = seen(compiled, make), seen(fn, make)
+        assert equal(ours, theirs), (ours, theirs)
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (graphs, 0)
+
+
+def splits_an_input(x):
+    return x.unsafe_split(2)
+
+
+def chunks_what_is_written_to(x):
+    y = x * 2
+    first, second = y.unsafe_chunk(2, -1)
+    y.add_(1)
+    return first * 1, second + 1
+
+
+def writes_to_a_chunk(x):
+    y = x * 2
+    first, _ = y.unsafe_chunk(2, -1)
+    first.mul_(3)
+    return y * 1
+
+
+def writes_to_a_chunk_of_an_input(x):
+    x.unsafe_split_with_sizes([1, 3], -1)[1].zero_()
+
+
+def returns_base_and_chunk(x):
+    y = x.sin()
+    return y, y.unsafe_split(1)[0]
+
+
+def uses_chunks_alone(x):
+    first, second = (x * 2).unsafe_chunk(2, -1)
+    return first.sigmoid_() * second.tanh_()
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        splits_an_input,
+        chunks_what_is_written_to,
+        writes_to_a_chunk,
+        writes_to_a_chunk_of_an_input,
+        returns_base_and_chunk,
+        uses_chunks_alone,
+    ],
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_unsafe_splits_share_memory_where_it_shows(fn, trained, backend):
+    if trained and fn is writes_to_a_chunk_of_an_input:
+        pytest.skip("eager writes past autograd to a leaf")
+    same_as_eager(fn, lambda: (torch.randn(4, 4, requires_grad=trained),), backend)
+
+
+def images():
+    return (torch.randn(2, 4, 3, 4).contiguous(memory_format=torch.channels_last),)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_random_relu_gives_elements_in_order(training, backend):
+    same_as_eager(lambda x: F.rrelu(x, training=training), images, backend)
+
+
+def overwrites_what_a_gradient_needs(x):
+    y = x.sin()
+    z = y.exp()
+    part = y[:, None]
+    z2 = y.logcumsumexp(0)
+    part.add_(1)
+    return z, z2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backward_that_needs_what_was_overwritten_raises_as_in_eager(backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+    same_as_eager(overwrites_what_a_gradient_needs, lambda: (torch.randn(3, 4, requires_grad=True),), backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_loss_of_nothing_has_a_backward(backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+    same_as_eager(lambda x: F.mse_loss(x, x.detach()), lambda: (torch.randn(0, requires_grad=True),), backend)
+
+
+def looks_at_a_leaf_without_gradients(x):
+    with torch.no_grad():
+        windows = x.unfold(-2, 2, 2)
+    return windows, x[1:]
+
+
+@pytest.mark.parametrize("make", [lambda: torch.randn(1, 4).expand(4, 4), lambda: torch.randn(4, 4)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_taken_without_gradients_require_them_where_eager_says_so(make, backend):
+    same_as_eager(looks_at_a_leaf_without_gradients, lambda: (make().requires_grad_(),), backend)

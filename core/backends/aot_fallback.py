@@ -57,10 +57,10 @@ def compile_refused(
 def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
     """Whether AOTAutograd can be trusted with the graph.
 
-    It can when there is no record, when a higher-order operator is what the record lacks, when only the backward could
-    not be recorded, and for inference that only our functionalisation gave up on. In training it gives wrong gradients,
-    without an error, for some programs whose views and writes our functionalisation refuses (measured with random
-    programs: returned views that carry gradients past their base).
+    It can when there is no record, when a higher-order operator is what the record lacks, and when only the backward
+    could not be recorded. For programs whose views and writes our functionalisation refuses it is sometimes wrong
+    (measured with random programs: in training, returned views that carry gradients past their base, without an error;
+    in inference, views of inputs that share memory, with one).
     """
     if has_wrappers(captured):
         return False
@@ -70,7 +70,7 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
         return True
     if captured.record is not None and captured.record.refused is not None:
         return False
-    return not (captured.needs_grad and isinstance(refusal, Refused))
+    return not isinstance(refusal, Refused)
 
 
 def compile_with_aot(

@@ -6,6 +6,7 @@ failure, so that no kernel reads outside its tensors and the caller gets eager's
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import fx
 from ..ir import expr
 from ..ir.body import BodyBuilder
 from ..ir.expr import Index
-from ..ir.nodes import View
+from ..ir.nodes import View, dense_strides
 from .pointwise import broadcast_index, is_number, operand
 from .promotion import dtype_name
 from .registry import lowers
@@ -230,6 +231,47 @@ def _replaced(
         else:
             at[dim] = expr.sub(variables[dim], begin) if length != 1 else 0
         mask = within.mask(body)
+        new = body.widen(masked_load(body, source, at, mask, body.const(0, source.dtype)), x.dtype)
+        return body.where(mask, new, body.load_view(x, variables))
+
+    return lowering.pointwise(node.meta["val"], build, origin=node)
+
+
+@lowers("as_strided_scatter")
+def as_strided_scatter(
+    lowering: Any, node: fx.Node, x: View, source: View, size: Any, stride: Any, storage_offset: Any = None
+) -> Any:
+    """x with the positions of its storage replaced that a view by strides reads. For numbers only, where each position
+    is read at most once."""
+    fake = node.args[0].meta["val"]
+    sizes, recorded = lowering.geometry(fake)
+    begin = storage_offset if storage_offset is not None else fake.storage_offset()
+    numbers = (*size, *stride, begin, fake.storage_offset(), *sizes, *recorded)
+    if not all(isinstance(n, int) for n in numbers) or not dense_strides(sizes, recorded) or 0 in sizes or 0 in size:
+        return NotImplemented
+    begin -= fake.storage_offset()
+    dims = sorted((k for k in range(len(size)) if size[k] != 1), key=lambda k: -stride[k])
+    reach = [*(stride[k] * size[k] for k in dims[1:]), 1]
+    if any(stride[k] < least for k, least in zip(dims, reach)) or begin < 0:
+        return NotImplemented
+
+    def build(body: BodyBuilder, variables: tuple[Index, ...]) -> int:
+        at: list[Index] = [0] * len(size)
+        outer = stride[dims[0]] if dims else expr.product(sizes)
+        shift = -(-begin // outer)  # whole outer steps, so that no position is negative
+        rest = expr.add(expr.linear(variables, recorded), shift * outer - begin)
+        masks = []
+        for position, k in enumerate(dims or (-1,)):
+            step = stride[k] if dims else outer
+            first, last = (shift, shift + (size[k] if dims else 1)) if position == 0 else (0, size[k])
+            quotient, rest = expr.floordiv(rest, step), expr.mod(rest, step)
+            masks.append(body.index_below(quotient, last))
+            if first:
+                masks.append(body.op("logical_not", body.index_below(quotient, first)))
+            if dims:
+                at[k] = expr.sub(quotient, first)
+        masks.append(body.index_below(rest, 1))
+        mask = functools.reduce(lambda a, b: body.op("bitwise_and", a, b), masks)
         new = body.widen(masked_load(body, source, at, mask, body.const(0, source.dtype)), x.dtype)
         return body.where(mask, new, body.load_view(x, variables))
 

@@ -1,0 +1,90 @@
+"""Inputs of which one lies in the memory of another, and one is written to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import core
+
+PAIRS = {
+    "a row": lambda b: (b, b[1]),
+    "the memory as a whole, later": lambda b: (b[1], b),
+    "the same": lambda b: (b, b[:]),
+    "transposed": lambda b: (b, b.t()),
+    "detached": lambda b: (b, b.detach()),
+    "rows and one of them": lambda b: (b[1:3], b[1]),
+    "a column": lambda b: (b, b[:, 1:2]),
+    "every other element of a row": lambda b: (b, b[2, ::3]),
+    "flat": lambda b: (b, b.view(-1)[3:7]),
+}
+
+
+def written_first(x, y):
+    x.add_(1)
+    return (y * 2,)
+
+
+def written_second(x, y):
+    y.mul_(2)
+    return x.sum() + y, y, x, y[:1], x[1:]
+
+
+def written_in_turn(x, y):
+    y.mul_(2)
+    x.sub_(1)
+    y[0] = 7
+    return x * y.sum(), y
+
+
+def places(results, arguments):
+    """Which argument each result is, and whether it lies in the arguments' memory."""
+    memory = arguments[0].untyped_storage()._cdata
+    return [
+        (
+            next((at for at, argument in enumerate(arguments) if argument is result), None),
+            result.untyped_storage()._cdata == memory,
+            result.storage_offset() if result.untyped_storage()._cdata == memory else None,
+        )
+        for result in results
+    ]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("program", [written_first, written_second, written_in_turn])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_writes_reach_every_input_and_results_are_eagers(pair, program, backend):
+    compiled = core.compile(program, backend=backend, fullgraph=True)
+    for begin in (0, 1, 2):  # the relation is what is guarded, not where the memory begins
+        mine = torch.randn(6, 4)
+        theirs = mine.clone()
+        ours, eagers = PAIRS[pair](mine[begin : begin + 4]), PAIRS[pair](theirs[begin : begin + 4])
+        got, want = compiled(*ours), program(*eagers)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(mine, theirs)
+        assert places(got, ours) == places(want, eagers)
+        assert [t._version > 0 for t in ours] == [t._version > 0 for t in eagers]
+    assert core.stats()["graphs"] == 1
+
+
+def test_another_relation_is_another_graph():
+    compiled = core.compile(written_in_turn, backend="inductor", fullgraph=True)
+    for row in (1, 2, 1):
+        mine = torch.randn(4, 4)
+        theirs = mine.clone()
+        torch.testing.assert_close(compiled(mine, mine[row]), written_in_turn(theirs, theirs[row]))
+        torch.testing.assert_close(mine, theirs)
+    assert core.stats()["graphs"] == 2
+
+
+@pytest.mark.parametrize(
+    "sizes, strides, offset", [((2, 3), (4, 1), 1), ((3,), (4,), 2), ((), (), 7), ((2, 2), (1, 6), 0)]
+)
+def test_a_view_by_strides_is_replaced_in_a_loop(sizes, strides, offset):
+    def program(x, y):
+        return torch.as_strided_scatter(x * 2, y + 1, sizes, strides, offset) * 3
+
+    x, y = torch.randn(4, 3), torch.randn(sizes)
+    compiled = core.compile(program, backend="inductor", fullgraph=True)
+    torch.testing.assert_close(compiled(x, y), program(x, y))
+    assert core.stats()["extern_calls"] == 0

@@ -93,6 +93,10 @@ def record(
     """
     addresses = {at: inputs[at].data_ptr() for at, role in enumerate(roles) if role in HELD}
     made = Recording(roles, addresses)
+    now = device.stream()
+    if now != order.stream:  # what ran there last may be gone, and its memory about to be this one's
+        device.wait_for(order.stream)
+        order.stream = now
     with device.aside():
         made.buffers = {at: buffer_like(inputs[at]) for at, role in enumerate(roles) if role == COPIED}
         arguments = [made.buffers.get(at, value) for at, value in enumerate(inputs)]

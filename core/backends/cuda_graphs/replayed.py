@@ -24,6 +24,8 @@ from .recording import COPIED, NUMBER, PARAMETER, POOLED, SAME, CannotCapture, O
 
 MOVES = 2
 """How often a parameter may be found at another address before it is copied like any other input."""
+ALL_MOVES = 64
+"""How often parameters of one graph may be found at other addresses, all together, before all of them are copied."""
 REMEMBERED = 1024
 """Sizes whose calls are counted before they are captured; the oldest is forgotten."""
 
@@ -230,15 +232,15 @@ class ReplayedCall:
     def _size(self, key: Any) -> _Size | None:
         """The size of a call; None where so many are captured that this one is not."""
         size = self._sizes.get(key)
-        captured = sum(bool(each.recordings) for each in self._sizes.values())
+        captured = sum(map(bool, self._replays.values()))
         if captured >= self.options.sizes and (size is None or not size.recordings):
             self._say(f"{captured} sizes of it are captured, as many as cudagraph_sizes allows")
             return None
         if size is not None:
             return size
         if len(self._sizes) >= REMEMBERED:
-            oldest = next(key for key, each in self._sizes.items() if not each.recordings)
-            del self._sizes[oldest]
+            oldest = next((key for key, each in self._sizes.items() if not each.recordings), None)
+            self._sizes.pop(oldest, None)
         size = self._sizes[key] = _Size()
         return size
 
@@ -277,6 +279,8 @@ class ReplayedCall:
         self._moves[at] = self._moves.get(at, 0) + 1
         if role == SAME or self._moves[at] > MOVES:
             self._copied.add(at)
+        elif sum(self._moves.get(parameter, 0) for parameter in self.parameters) > ALL_MOVES:
+            self._copied |= self.parameters
 
     def _roles(self, size: _Size, inputs: tuple[Any, ...]) -> list[str]:
         """What each input is to a capture. Raises CannotCapture for one that it can't have."""

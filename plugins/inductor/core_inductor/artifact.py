@@ -53,6 +53,11 @@ class InductorArtifact(Artifact):
         self.sent = sent
 
 
+def launches_only(device: str) -> bool:
+    """Whether a call does nothing but launch: kernels of the CPU run on the host."""
+    return device.partition(":")[0] != "cpu"
+
+
 def _artifact(
     program: Any,
     kernels: Sequence[Callable[..., Any]],
@@ -66,6 +71,7 @@ def _artifact(
         kernels=program.kernel_calls,
         extern_calls=program.extern_calls,
         provenance=provenance,
+        cudagraph_safe=launches_only(ctx.device),
         size_bytes=len(program.cpp_source),
         describe=lambda: f"{program.python_source}\n/* kernels */\n{program.cpp_source}",
         program=program,

@@ -14,7 +14,17 @@ from . import __version__
 
 require_core("inductor")
 
-from core.plugin import Artifact, Backend, Capabilities, CompileContext, Finding, Option, Probe, hookimpl  # noqa: E402
+from core.plugin import (  # noqa: E402
+    Artifact,
+    Backend,
+    Capabilities,
+    CompileContext,
+    Finding,
+    Option,
+    Probe,
+    cuda_graph_options,
+    hookimpl,
+)
 
 _DEVICES = ("cpu",)
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -31,6 +41,7 @@ class InductorBackend(Backend):
         devices=_DEVICES,
         deterministic="always",
         dynamic_shapes="full",
+        cudagraph_safe="per-artifact",
         serializable=True,
         thread_safe=True,
     )
@@ -57,13 +68,14 @@ class InductorBackend(Backend):
             ),
             "mode": Option(str, "default", MODES, help="compile's mode; on the CPU each gives the same kernels"),
             "parallel": Option(bool, True, help="let kernels use torch's number of threads"),
+            **cuda_graph_options(),
         }
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
         from .artifact import compile_artifact
 
         mode = ctx.options.get("mode", "default")
-        if mode != "default":
+        if mode != "default" and ctx.device.startswith("cpu"):
             text = f"mode {mode!r} changes nothing on the CPU: it has no CUDA graphs and no variants to time"
             ctx.report(Finding("info", text, "leave mode out"))
         return compile_artifact(graph, ctx)

@@ -88,6 +88,7 @@ def _mark(tensor: Any, index: int, mark: DimMark) -> None:
 
 # The attributes that the functions of the same names in torch set, read where the program uses those.
 _PEER_SETS = (
+    ("_dynamo_propagated_dynamic_indices", "maybe"),
     ("_dynamo_weak_dynamic_indices", "maybe"),
     ("_dynamo_dynamic_indices", "dynamic"),
     ("_dynamo_unbacked_indices", "unbacked"),

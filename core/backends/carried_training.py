@@ -16,7 +16,7 @@ from .. import _C, torch_compat
 from ..graph.captured import CapturedGraph
 from ..graph.desugar import Desugared
 from ..graph.functional import Carried, JointGraph
-from ..graph.outputs import Slot
+from ..graph.outputs import InputItself, Slot
 from ..graph.partition import Partition
 from ..graph.wrapper_tensors import Build, equal_meta
 from .carried_replay import CarriedReplay
@@ -52,8 +52,9 @@ def wrap_carried(
     code.namespace["apply"] = apply
     code.line(f"{tuple_text([*graph.slots, *made])} = apply({', '.join([*graph.inputs, *anchors, 'originals'])})")
     for root, name in zip(carried.roots, made):
-        for slot, path in zip(root.slots, _paths(root.build)):
-            code.line(f"s{slot} = {name}{path}")
+        paths = list(_paths(root.build))
+        for slot, at in root.tangent_slots().items():
+            code.line(f"s{slot} = {name}{paths[at]}")
     write_epilogue(
         code,
         joint.epilogue,
@@ -87,8 +88,9 @@ def _forward(
     texts = [f"s{out.index}" if isinstance(out, Slot) else "None" for out in graph.joint.epilogue.outputs]
     taken: set[int] = set()
     for at, root in enumerate(carried.roots):
-        write_build(code, plain.outputs[root.output], [f"s{slot}" for slot in root.slots], texts, f"w{at}")
-        taken.update(root.slots)
+        made = [f"i{kind.index}" if isinstance(kind, InputItself) else f"s{kind.index}" for kind in root.kinds]  # type: ignore[union-attr]
+        write_build(code, plain.outputs[root.output], made, texts, f"w{at}")
+        taken.update(root.tangent_slots())
     slots = ["None" if at in taken else slot for at, slot in enumerate(graph.slots)]
     code.line(f"return {tuple_text([*slots, *names('w', len(carried.roots))])}")
     function = code.finish()
@@ -109,7 +111,7 @@ def _backward(
         Tensor=torch.Tensor,
     )
     every = tuple_text([*gradients, *of_roots])
-    taken = {slot for root in carried.roots for slot in root.slots}
+    taken = {slot for root in carried.roots for slot in root.tangent_slots()}
     arriving = [gradients[slot] for slot in graph.joint.tangent_slots if slot not in taken]
     other = "".join(f" or ({g} is not None and type({g}) is not Tensor)" for g in arriving)
     code.line(f"if grad_enabled() or transform_level() is not None{other}:")
@@ -118,7 +120,8 @@ def _backward(
         code.line(f"if h{at} is not None:")
         code.line(f"    parts = {code.bind(TakenApart(root.build), 'apart')}(h{at})")
         code.line(f"    if parts is None: return replay(ctx, {every})")
-        code.line(f"    {tuple_text(f'g{slot}' for slot in root.slots)} = parts")
+        for slot, place in root.tangent_slots().items():
+            code.line(f"    g{slot} = parts[{place}]")
     code.line(f"results = plain_backward({', '.join(['ctx', *gradients])})")
     plain_results = [f"results[{at}]" for at in range(len(graph.inputs))]
     of_anchors = ["None"] * len(carried.anchors)

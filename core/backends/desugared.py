@@ -119,6 +119,8 @@ def _build(code: Code, build: Build, tensors: Any, numbers: Mapping[int, str]) -
     )
     unflatten = code.bind(build.cls.__tensor_unflatten__, f"make_{build.cls.__name__}")
     meta = code.bind(build.meta, "metadata")
+    if build.jagged:
+        return f"{unflatten}({{{inner}}}, {meta}, None, None)"
     size = f"{code.bind(torch.Size, 'Size')}({_numbers(code, build.size, numbers)})"
     return f"{unflatten}({{{inner}}}, {meta}, {size}, {_numbers(code, build.stride, numbers)})"
 

@@ -77,6 +77,7 @@ class CapturePolicy:
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[str, int | float] = {}
         self.objects: dict[str, int] = {}
+        self.lenient: set[int] = set()  # ids of tensors whose marks were set by a class, not by the program
 
     def dynamic_dims(self, tensor: torch.Tensor, source: Any) -> dict[int, Any]:
         """Dimensions of an input that get symbols. A size of 0 never does: the symbols are positive."""
@@ -92,7 +93,7 @@ class CapturePolicy:
         if not self.unbacked:
             marked = {dim: True if marks[dim].kind == "unbacked" else policy for dim, policy in marked.items()}
         for dim, policy in marked.items():
-            if tensor.shape[dim] == 1 and getattr(policy, "strict", False):
+            if (tensor.shape[dim] == 1 or id(tensor) in self.lenient) and getattr(policy, "strict", False):
                 policy = replace(policy, strict=False)  # a size of 1 is a case of its own, by no fault of the code
             if tensor.shape[dim] or getattr(policy, "unbacked", False):
                 found[dim] = policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import torch
 
 from ..graph.symbols import plain
-from ..graph.wrapper_tensors import SizeLink, equal_meta, fake_wrapper, is_number, parts, size_links
-from ..guards.checks import Is, Predicate, TensorMatch, TypeIs
+from ..graph.wrapper_tensors import SizeLink, equal_meta, fake_wrapper, parts, size_links
+from ..guards.checks import Is, NotSameAs, Predicate, TensorMatch, TypeIs
 from ..guards.tensor_spec import TensorSpec
+from ..torch_compat import nested
 from ..variables.base import VariableTracker
 from ..variables.tensor import TensorVariable
 from ..variables.wrapper_class import check_class, inner_source
@@ -50,6 +52,7 @@ def wrapper_input(tx: Any, value: torch.Tensor, source: Any) -> VT:
     fakes: dict[str, Any] = {}
     for name, inner in parts(value):
         place = inner_source(value, source, name) if source is not None else None
+        tx.trace.policy.lenient.add(id(inner))
         tracker = tx.wrap(inner, place).realize(tx)
         if not isinstance(tracker, TensorVariable):
             raise tracker.refuse(f"as a part of a tensor of class {cls.__name__}")
@@ -62,6 +65,8 @@ def wrapper_input(tx: Any, value: torch.Tensor, source: Any) -> VT:
         _guard(tx, value, source, fake, links)
         if lifted:
             tx.guard(source, Is(value))
+    if nested.is_jagged(value) and source is not None:
+        _guard_other_components(tx, value, source)
     known = WrapperTensorVariable(result, cls, source, value)
     tx.trace.remember(result, known)
     return known
@@ -70,7 +75,22 @@ def wrapper_input(tx: Any, value: torch.Tensor, source: Any) -> VT:
 def _guard(tx: Any, value: Any, source: Any, fake: Any, links: Sequence[SizeLink]) -> None:
     names, meta = value.__tensor_flatten__()
     tx.guard(source, Predicate((source,), MadeAlike(tuple(names), meta, tuple(links))))
-    if all(is_number(size) for size in value.shape):
+    if all(type(size) is int for size in value.shape):
         free = frozenset(link.dim for link in links)
         moving = [dim for dim, stride in enumerate(fake.stride()) if type(plain(stride)) is not int]
         tx.guard(source, TensorMatch(TensorSpec.of(value, free_sizes=free, free_strides=moving)))
+
+
+_ragged: weakref.WeakKeyDictionary[Any, list[tuple[Any, Any]]] = weakref.WeakKeyDictionary()  # by graph builder
+
+
+def _guard_other_components(tx: Any, value: Any, source: Any) -> None:
+    """Two jagged tensors have one ragged size where one tensor tells it of both; where two do, they must stay two."""
+    name = nested.ragged_name(value.__tensor_flatten__()[0])
+    own, place = getattr(value, name), inner_source(value, source, name)
+    met = _ragged.setdefault(tx.builder, [])
+    for other, elsewhere in met:
+        if other is not own:
+            tx.guard(place, NotSameAs(elsewhere))
+    if all(other is not own for other, _ in met):
+        met.append((own, place))

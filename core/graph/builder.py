@@ -8,6 +8,7 @@ CapturedGraph. This folder must not know frames, bytecode, trackers or backends.
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..errors import Unsupported, UserLine
-from ..torch_compat import fakes
+from ..torch_compat import fakes, nested
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
@@ -109,6 +110,12 @@ class GraphBuilder:
                 self._shape_env = torch_compat.shape_env(scalar_outputs=True)
             self._mode = torch_compat.fake_tensor_mode(self._shape_env)
             self._rng_state = torch.get_rng_state()
+            environment = weakref.WeakMethod(self._environment)
+            nested.let_ragged_sizes_be_symbols(
+                self._mode,
+                lambda: environment()(),
+                torch_compat.input_source_class()(-1),  # type: ignore[misc]
+            )
             if self._wants_record:
                 self._record = AtenRecord(self._mode, self._shape_env)
                 if self._decompositions is None:
@@ -130,6 +137,9 @@ class GraphBuilder:
             if self._record is not None:
                 self._record.shape_env = self._shape_env
         return self._shape_env
+
+    def _environment(self) -> Any:
+        return self.shape_env
 
     @property
     def recorded_calls(self) -> Sequence[Any]:

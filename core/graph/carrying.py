@@ -16,7 +16,7 @@ from ..errors import RecorderRefused
 from .desugar import Desugared
 from .functional import Carried, CarriedGradient, CarriedRoot, NumberPlace
 from .output_plan import OutputPlan
-from .outputs import Epilogue, Slot, ViewOfSlot
+from .outputs import Epilogue, InputItself, Slot, ViewOfSlot
 from .symbols import expression
 from .wrapper_tensors import Build, is_wrapper, plain_tensors, put_together
 
@@ -44,24 +44,31 @@ class Carrying:
             self._add_root(index, fake, [plan.epilogue.outputs[at] for at in places], mode, tangent)
 
     def _add_root(self, index: int, fake: Any, kinds: Sequence[Any], mode: Any, tangent: Callable[[Any], Any]) -> None:
-        slots = [
-            kind.index for kind in kinds if isinstance(kind, Slot) or isinstance(kind, ViewOfSlot) and not kind.steps
-        ]
-        if len(slots) != len(kinds) or not set(slots).isdisjoint(self.slots):
-            raise RecorderRefused(
-                f"a {type(fake).__name__} that takes gradients is returned and shares its memory with another tensor",
-                instead="the graph runs as captured",
-            )
+        places = [self._place(inner, kind) for inner, kind in zip(plain_tensors(fake), kinds)]
         with mode, torch.no_grad():
             build = Build.of(fake.detach())
         assert build is not None
-        fresh = [tangent(inner) for inner in plain_tensors(fake)]
+        parts = [tangent(inner) if place is not None else inner for inner, place in zip(plain_tensors(fake), places)]
         with mode, torch.no_grad():
-            self.tangents.append(put_together(build, iter(fresh)))
+            self.tangents.append(put_together(build, iter(parts)))
         self.roots.append(fake)
-        self.slots += slots
-        self.slot_tangents += fresh
-        self._carried_roots.append(CarriedRoot(index, build, tuple(slots)))
+        self.slot_tangents += [part for part, place in zip(parts, places) if place is not None]
+        self._carried_roots.append(CarriedRoot(index, build, tuple(places), tuple(kinds)))
+
+    def _place(self, inner: Any, kind: Any) -> int | None:
+        """The slot of what a root is made of, for which a gradient arrives; None for what carries none: numbers of a
+        kind without gradients, and tensors without elements."""
+        own = isinstance(kind, (Slot, ViewOfSlot)) and not getattr(kind, "steps", ())
+        idle = not (inner.dtype.is_floating_point or inner.dtype.is_complex) or any(_is_zero(n) for n in inner.shape)
+        if idle and (own or isinstance(kind, InputItself)):
+            return None
+        if idle or not own or kind.index in self.slots:
+            raise RecorderRefused(
+                "a wrapper tensor that takes gradients is returned and shares its memory with another tensor",
+                instead="the graph runs as captured",
+            )
+        self.slots.append(kind.index)
+        return int(kind.index)
 
     def split(self, by_input: Mapping[int, Any], of_wrappers: Sequence[Any], inputs: int) -> list[Any]:
         """For each plain input its gradient, None where there is none or it is a wrapper; then what wrappers among the
@@ -110,3 +117,7 @@ def _place_of(number: Any, tensors: Sequence[Any]) -> NumberPlace:
     raise RecorderRefused(
         "the size of a gradient is not that of what it is made of", instead="the graph runs as captured"
     )
+
+
+def _is_zero(size: Any) -> bool:
+    return isinstance(size, int) and size == 0

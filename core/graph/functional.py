@@ -8,7 +8,7 @@ from typing import Any
 import torch.fx as fx
 
 from .captured import GraphInput
-from .outputs import Epilogue, SlotInfo
+from .outputs import Epilogue, Output, SlotInfo
 from .symbols import ShapeFacts
 from .wrapper_tensors import Build
 
@@ -33,11 +33,16 @@ class FunctionalGraph:
 @dataclass(frozen=True)
 class CarriedRoot:
     """A wrapper tensor among the outputs that a backward starts at. output: of the capture; build: how its gradient is
-    made; slots: what it is made of itself, to each of which a tangent belongs."""
+    made; kinds: what it is made of itself; slots: those of them to which a tangent belongs, None for the others."""
 
     output: int
     build: Build
-    slots: tuple[int, ...]
+    slots: tuple[int | None, ...]
+    kinds: tuple[Output, ...]
+
+    def tangent_slots(self) -> dict[int, int]:
+        """Slot -> its place among what the root is made of."""
+        return {slot: at for at, slot in enumerate(self.slots) if slot is not None}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from .geometry import is_dense, is_static, overlaps
 from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
+from .wrapper_tensors import plain_tensors
 
 _OVERWRITTEN = "modified by an inplace operation"
 """What the engine's words have in common where a tensor that a gradient needs was written to."""
@@ -174,7 +175,7 @@ def _run_backward(
             record.refuse("the backward sets the global random generator")
     if any(is_random(call) for call in calls):
         record.refuse("the backward draws random numbers")
-    if any(gradient is not None and gradient.layout is not torch.strided for gradient in gradients):
+    if any(part.layout is not torch.strided for g in gradients if g is not None for part in plain_tensors(g)):
         record.refuse("a gradient is sparse")
     usable = record.refused
     if usable is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import torch_compat
+from ..torch_compat import nested
 
 if TYPE_CHECKING:
     import sympy
@@ -168,6 +169,8 @@ def shape_facts(
             bindings[own] = place
             guards.append(ShapeGuard(sympy.Eq(own, expr, evaluate=False), f"{place.kind} of input {place.input}"))
     for guard in torch_compat.shape_guards(shape_env) if shape_env is not None else ():
+        if any(nested.is_of_components(symbol, shape_env) for symbol in guard.free_symbols):
+            continue  # a ragged size is that of its offsets, which are guarded
         guards.append(ShapeGuard(guard, "assumed while tracing"))
     for promise in torch_compat.deferred_assertions(shape_env) if shape_env is not None else ():
         if promise.free_symbols <= bindings.keys():  # of sizes that each call has; others are the graph's own

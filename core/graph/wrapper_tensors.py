@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from ..torch_compat import nested
 from .symbols import plain
 
 
@@ -57,7 +58,7 @@ def is_fake(value: Any) -> bool:
 class Build:
     """How a wrapper is put together of plain tensors. inner: the names with how each is made, None for a plain tensor.
 
-    size and stride may hold symbolic numbers.
+    size and stride may hold symbolic numbers. jagged: a call has no numbers for them; its class asks the inner tensors.
     """
 
     cls: Any
@@ -65,6 +66,7 @@ class Build:
     size: tuple[Any, ...]
     stride: tuple[Any, ...]
     inner: tuple[tuple[str, Build | None], ...]
+    jagged: bool = False
 
     @staticmethod
     def of(tensor: Any) -> Build | None:
@@ -73,12 +75,14 @@ class Build:
             return None
         names, meta = tensor.__tensor_flatten__()
         inner = tuple((name, Build.of(getattr(tensor, name))) for name in names)
-        return Build(type(tensor), meta, tuple(tensor.shape), tuple(tensor.stride()), inner)
+        size, stride = tuple(tensor.shape), tuple(tensor.stride())
+        return Build(type(tensor), meta, size, stride, inner, nested.is_jagged(tensor))
 
     def numbers(self) -> Iterator[Any]:
         """The numbers of the sizes and strides, those of inner wrappers behind those of their owner."""
-        yield from self.size
-        yield from self.stride
+        if not self.jagged:
+            yield from self.size
+            yield from self.stride
         for _, inner in self.inner:
             if inner is not None:
                 yield from inner.numbers()
@@ -117,6 +121,8 @@ class SizeLink:
 
 def size_links(example: Any, fakes: Mapping[str, Any]) -> tuple[SizeLink, ...]:
     """Which symbolic sizes of the inner tensors are sizes of the wrapper as well."""
+    if nested.is_jagged(example):
+        return ()
     found: dict[int, SizeLink] = {}
     for name, fake in fakes.items():
         for inner_dim, size in enumerate(fake.shape):
@@ -131,17 +137,16 @@ def size_links(example: Any, fakes: Mapping[str, Any]) -> tuple[SizeLink, ...]:
 
 
 def _is_size(outer: Any, inner: int) -> bool:
-    return is_number(outer) and bool(outer == inner)
-
-
-def is_number(size: Any) -> bool:
-    """False for the ragged size of a nested tensor, which stands for many."""
-    return type(size) is int
+    return type(outer) is int and outer == inner
 
 
 def fake_wrapper(mode: Any, example: Any, fakes: Mapping[str, Any], links: Sequence[SizeLink]) -> Any:
     """The fake of a wrapper: its class around the fakes of its inner tensors, which links give sizes to."""
     size = list(example.shape)
+    if nested.is_jagged(example):
+        with mode:
+            ragged = fakes[nested.ragged_name(fakes)].get_nested_int()
+        size = [ragged if nested.is_ragged(extent) else extent for extent in size]
     for link in links:
         size[link.dim] = fakes[link.name].shape[link.inner_dim]
     stride = _strides(example, fakes, size) if links else tuple(example.stride())

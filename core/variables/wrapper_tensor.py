@@ -14,7 +14,7 @@ import torch
 
 from ..guards.checks import Is
 from ..guards.source import ConstSource, InstanceAttrSource, TypeAttrSource
-from .base import VariableTracker
+from .base import BuiltinMethodVariable, VariableTracker
 from .function import MethodVariable
 from .literal import is_literal
 from .tensor import TensorVariable
@@ -48,6 +48,8 @@ class WrapperTensorVariable(TensorVariable):
         raw = self._own(name)
         if raw is None:
             return None
+        if _is_of_torch(raw):
+            return self._of_torch(tx, name, raw)
         source = TypeAttrSource(ConstSource(self.cls), name)
         if isinstance(raw, property) and raw.fget is not None:
             tx.guard(source, Is(raw))
@@ -61,6 +63,12 @@ class WrapperTensorVariable(TensorVariable):
         if hasattr(type(raw), "__get__"):
             return None
         return tx.wrap(raw, source)
+
+    def _of_torch(self, tx: Tracer, name: str, raw: Any) -> VT | None:
+        """Methods and properties of torch's own classes are calls of the graph, as torch's functions are."""
+        if isinstance(raw, property):
+            return tx.graph_call(getattr, [self, tx.constant(name)], {})
+        return None if isinstance(raw, (staticmethod, classmethod)) else BuiltinMethodVariable(self, name)
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in self.attributes:
@@ -101,7 +109,8 @@ class WrapperTensorVariable(TensorVariable):
         super().set_attr(tx, name, value)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        if self._own(name) is not None and name not in ("__new__", "__init__", *CODE_OF_THE_CLASS[:2]):
+        own = self._own(name)
+        if own is not None and not _is_of_torch(own) and name not in ("__new__", "__init__", *CODE_OF_THE_CLASS[:2]):
             return tx.call_function(self.get_attr(tx, name), list(args), kwargs)
         if name in _OF_ITS_MEMORY:
             raise self.refuse(f"a call of {name}")
@@ -110,3 +119,8 @@ class WrapperTensorVariable(TensorVariable):
     def lookup_special(self, tx: Tracer, name: str) -> VT | None:
         own = self._bound(tx, name) if self._own(name) is not None else None
         return own if own is not None else super().lookup_special(tx, name)
+
+
+def _is_of_torch(raw: Any) -> bool:
+    function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
+    return (getattr(function, "__module__", None) or "").partition(".")[0] == "torch"

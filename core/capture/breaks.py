@@ -172,9 +172,8 @@ class BreakWriter:
         elif name in JUMPS:
             protected = self._jump(emitter, cells)
         elif name == "GET_ITER" and self._begins_loop():
-            protected = self._run_instruction(emitter)
-            self.instruction = self._next()  # what Python had to begin, Python has to take the first step of
-            protected += self._loop(emitter, cells)
+            protected = self._run_instruction(emitter)  # what Python had to begin, Python takes the first step of
+            protected += self._loop(emitter, cells, self._next())
         else:
             protected = self._run_instruction(emitter)
             self._resume(emitter, cells, self._after())
@@ -255,7 +254,7 @@ class BreakWriter:
         rest = self._shape(self.stack[:-1])
         self._resume(emitter, cells, ResumePoint(self._next(), rest))
         emitter.add(taken)
-        self._resume(emitter, cells, ResumePoint(self._target(), rest))
+        self._resume(emitter, cells, ResumePoint(self._target(self.instruction), rest))
         return len(instructions)
 
     def _jump(self, emitter: CodeEmitter, cells: str | None) -> int:
@@ -267,7 +266,7 @@ class BreakWriter:
                 f"a graph break at {instruction.opname} can't be resumed",
                 remedy="move the expression into a statement of its own",
             )
-        return self._loop(emitter, cells)
+        return self._loop(emitter, cells, instruction)
 
     def _jump_or_pop(self, emitter: CodeEmitter, cells: str | None) -> int:
         """`and`, `or` in a value: jump and keep the value, or drop it and go on."""
@@ -275,7 +274,7 @@ class BreakWriter:
         emitter.add([Instruction(self.instruction.opname, None, None, target=taken)])
         self._resume(emitter, cells, ResumePoint(self._next(), self._shape(self.stack[:-1])))
         emitter.add([taken])
-        self._resume(emitter, cells, ResumePoint(self._target(), self._shape(self.stack)))
+        self._resume(emitter, cells, ResumePoint(self._target(self.instruction), self._shape(self.stack)))
         return 1
 
     def _begins_loop(self) -> bool:
@@ -283,33 +282,36 @@ class BreakWriter:
         following, entry = self._next(), self.decoded.handler_of(self.instruction)
         return following.opname == "FOR_ITER" and self.decoded.handler_of(following) is entry
 
-    def _loop(self, emitter: CodeEmitter, cells: str | None) -> int:
-        """FOR_ITER: fall through with one more value, or go to the target without the iterator."""
+    def _loop(self, emitter: CodeEmitter, cells: str | None, head: Instruction) -> int:
+        """FOR_ITER, which is `head`: fall through with one more value, or go to the target without the iterator."""
         exhausted = emit.nop()[0]
         loop = Instruction("FOR_ITER", None, None, target=exhausted)
         emitter.add([loop])
-        self._resume(emitter, cells, ResumePoint(self._next(), (*self._shape(self.stack), True)))
+        self._resume(emitter, cells, ResumePoint(self._behind(head), (*self._shape(self.stack), True)))
         for _ in range(LOOP_EXIT):  # what FOR_ITER expects at its target and steps over
             emitter.add([Instruction("END_FOR" if _ == 0 else "POP_TOP", None, None)])
         emitter.add([exhausted])
         if LOOP_EXIT:
             loop.target = emitter.out[-1 - LOOP_EXIT]
-        self._resume(emitter, cells, ResumePoint(self._target(LOOP_EXIT), self._shape(self.stack[:-1])))
+        self._resume(emitter, cells, ResumePoint(self._target(head, LOOP_EXIT), self._shape(self.stack[:-1])))
         return 1
 
     # -- resuming --------------------------------------------------------------------------------------------------
 
     def _next(self) -> Instruction:
-        following = self.decoded.next_of(self.instruction)
+        return self._behind(self.instruction)
+
+    def _behind(self, instruction: Instruction) -> Instruction:
+        following = self.decoded.next_of(instruction)
         assert following is not None
-        if self.instruction.opname == "PRECALL":
+        if instruction.opname == "PRECALL":
             following = self.decoded.next_of(following)
             assert following is not None
         return self._settled(following)
 
-    def _target(self, behind: int = 0) -> Instruction:
-        assert self.instruction.target is not None
-        return self._settled(self.decoded.instructions[self.decoded.index_of(self.instruction.target) + behind])
+    def _target(self, instruction: Instruction, behind: int = 0) -> Instruction:
+        assert instruction.target is not None
+        return self._settled(self.decoded.instructions[self.decoded.index_of(instruction.target) + behind])
 
     def _settled(self, target: Instruction) -> Instruction:
         """Where control really goes on: ways that meet behind a jump share one resume function."""
@@ -391,7 +393,10 @@ class BreakWriter:
         """Have every local of the resume functions in hand: what runs in between may change where it is reached."""
         if not self.run:
             return
-        targets = [self.instruction.target, self.decoded.next_of(self.instruction)]
+        following = self.decoded.next_of(self.instruction)
+        targets = [self.instruction.target, following]
+        if self.instruction.opname == "GET_ITER" and following is not None:
+            targets.append(following.target)  # of the loop that begins
         entry = self.decoded.handler_of(self.instruction)
         targets.append(entry.target if entry is not None else None)
         for target in targets:

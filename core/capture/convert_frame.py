@@ -405,6 +405,7 @@ class FrameCompiler:
             raise
         if decided is not None:
             self._graph_guards(trace, decided)
+        trace.guard_unread()
         trace.guards.update(identity_guards(trace))
         trace.guards.update(class_guards(trace, state.history.changing_classes))
         program, guards = build_program(self._kept_guards(trace))

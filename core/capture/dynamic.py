@@ -120,16 +120,16 @@ class CapturePolicy:
                 yield dim
 
     def symbolic_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable | None:
-        """The tracker of a symbolic number, None when its value is part of the entry."""
+        """The tracker of a symbolic number, None when its value is part of the entry once it is read."""
         if not math.isfinite(value):
             return None
         name = source.name()
-        self.numbers[name] = value
         seen = self.history.numbers.get(name, value)
         changed = config.symbolic_numbers and (seen is None or seen != value or _counts_turns(source))
         wanted = changed or self.dynamic and type(value) is int and _is_argument(source)
         if self.dynamic is False or not wanted:
             return None
+        self.numbers[name] = value
         tx.guard(source, TypeIs(type(value)))
         known = tx.trace.numbers.get(name)
         if known is None:

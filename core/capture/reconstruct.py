@@ -78,7 +78,7 @@ class CodeEmitter:
         if isinstance(tracker, CellVariable) and isinstance(tracker.source, sources.ClosureSource):
             self.add(emit.load_closure(tracker.source.variable))
             return
-        if tracker.kind == "constant":
+        if tracker.kind == "constant" and not getattr(tracker, "unread", False):
             self.load_const(tracker.as_constant())
             return
         if tracker.source is not None and not isinstance(tracker.source, sources.ConstSource):
@@ -138,7 +138,8 @@ class CodeEmitter:
         """Bring the object into a temporary now, before something it is reached through changes."""
         if isinstance(tracker, LazyVariable):
             tracker = tracker.realized or tracker
-        fixed = tracker.kind == "constant" or isinstance(tracker.source, sources.LocalSource)  # nobody stores there
+        known = tracker.kind == "constant" and not getattr(tracker, "unread", False)
+        fixed = known or isinstance(tracker.source, sources.LocalSource)  # nobody stores there
         if not fixed and id(tracker) not in self.temporaries:
             self.load(tracker)
             if id(tracker) not in self.temporaries:

@@ -10,10 +10,12 @@ import torch
 
 from ..errors import UserLine
 from ..graph.builder import GraphBuilder
+from ..guards.checks import TypeIs
 from ..guards.guard import Guard, GuardSet
 from ..guards.source import ConstSource
 from ..options import CompileOptions
 from ..variables.base import VariableTracker
+from ..variables.unread import UnreadVariable
 from .side_effects import SideEffects
 
 
@@ -49,6 +51,9 @@ class Trace:
     stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py
     references: dict[int, VariableTracker] = field(default_factory=dict)  # weak references, likewise
     proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
+    unread: list[tuple[UnreadVariable, UserLine | None]] = field(
+        default_factory=list
+    )  # literals, and where they came up
     reads: dict[int, UserLine | None] | None = None  # under config.audit_guards: where each object was first met
     interpreters: list[Any] = field(default_factory=list)  # of all calls in the frame
     before_graph: list[tuple[Any, Any]] = field(default_factory=list)  # (function, argument): calls before the graph's
@@ -76,6 +81,24 @@ class Trace:
         self.kept.append(value)
         return tracker
 
+    def unread_literal(self, value: Any, source: Any, check: Any, line: UserLine | None) -> VariableTracker:
+        """The tracker of a literal that `check` makes part of the entry once its value is read."""
+
+        def on_read() -> None:
+            if type(value) in (int, float):
+                self.policy.numbers[source.name()] = value
+            self.guard(source, check, line)
+
+        tracker = UnreadVariable(value, source, on_read)
+        self.unread.append((tracker, line))
+        return tracker
+
+    def guard_unread(self) -> None:
+        """At the end of capture: the types of the literals that were handed on without a look at their values."""
+        for tracker, line in self.unread:
+            if tracker.unread:
+                self.guard(tracker.source, TypeIs(tracker.python_type()), line)
+
     def release(self) -> None:
         """Let go of the program's objects once the code is made: trackers and interpreters know each other in circles,
         and the objects would live until the garbage collector comes by."""
@@ -84,7 +107,15 @@ class Trace:
             interpreter.cells.clear()
             interpreter.stack.clear()
             interpreter.outcome = interpreter.parent = None
-        for held in (self.interpreters, self.generators, self.known, self.kept, self.exceptions, self.numbers):
+        for held in (
+            self.interpreters,
+            self.generators,
+            self.known,
+            self.kept,
+            self.exceptions,
+            self.numbers,
+            self.unread,
+        ):
             held.clear()
         for table in (self.references, self.proxies):
             table.clear()

@@ -29,6 +29,7 @@ from .sequence import sort_items
 from .symbolic import both_of_data
 from .text import ascii_of, format_value, text_of
 from .untraced_tensor import UntracedTensorVariable
+from .unread import text_later
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -532,7 +533,7 @@ def _hash_is_fixed(value: Any) -> bool:
 @traces(repr)
 def _repr(tx: Tracer, obj: VT, /) -> VT:
     obj = obj.realize(tx)
-    return late_text(obj, repr) or tx.constant(text_of(tx, obj, repr))
+    return late_text(obj, repr) or text_later(tx, repr, [obj]) or tx.constant(text_of(tx, obj, repr))
 
 
 @traces(ascii)

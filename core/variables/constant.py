@@ -24,10 +24,14 @@ SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented))
 
 def from_value(tx: Tracer, value: Any, source: Any) -> ConstantVariable:
     """The tracker of a real literal; its type and value are guarded."""
-    single = type(value) in SINGLETONS or isinstance(value, enum.Enum) or is_torch_literal(value)
-    by_identity = single and type(value).__name__ != "device"
-    tx.guard(source, Is(value) if by_identity else Equals(value))
+    tx.guard(source, check_of(value))
     return ConstantVariable(value, source)
+
+
+def check_of(value: Any) -> Is | Equals:
+    """What makes a literal part of the entry."""
+    single = type(value) in SINGLETONS or isinstance(value, enum.Enum) or is_torch_literal(value)
+    return Is(value) if single and type(value).__name__ != "device" else Equals(value)
 
 
 def is_enum_member(value: Any) -> bool:
@@ -39,6 +43,7 @@ class ConstantVariable(VariableTracker):
     """A literal: see `literal.is_literal`."""
 
     kind = "constant"
+    unread = False
 
     def __init__(self, value: Any, source: Any = None) -> None:
         super().__init__(source)
@@ -144,6 +149,10 @@ class ConstantVariable(VariableTracker):
             return fold(tx, value.join, [_constants(tx, iterable)])
         if name == "__mod__" and isinstance(value, (str, bytes)):
             return self._percent(tx, args[0].realize(tx))
+        if name == "format" and type(value) is str and not kwargs:
+            later = tx.text_later(str.format, [self, *args])
+            if later is not None:
+                return later
         if name == "__format__" and args and args[0].realize(tx).kind == "constant":
             return fold(tx, format, [value, args[0].realize(tx).as_constant()])
         method = run(tx, getattr, [value, name])
@@ -152,6 +161,9 @@ class ConstantVariable(VariableTracker):
         return fold(tx, method, real, keywords)
 
     def _percent(self, tx: Tracer, operand: VT) -> VT:
+        payload = getattr(operand, "payload", None)
+        if payload is not None and payload.kind == "tuple":
+            operand = payload  # Python takes the items of any tuple, whatever its class makes of iteration
         return fold(tx, type(self.value).__mod__, [self.value, _argument(tx, operand)])
 
     def get_item(self, tx: Tracer, key: VT) -> VT:

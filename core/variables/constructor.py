@@ -18,6 +18,7 @@ from .literal import fold, run
 from .mapping import MappingProxyVariable
 from .range import SliceVariable, make_range
 from .text import text_of
+from .unread import text_later
 
 if TYPE_CHECKING:
     from .protocols import Tracer
@@ -116,7 +117,7 @@ def _str(tx: Tracer, object: VT | None = None, encoding: VT | None = None, error
     object = object.realize(tx)
     if object.python_type() is str:
         return object
-    return late_text(object, str) or tx.constant(text_of(tx, object, str))
+    return late_text(object, str) or text_later(tx, str, [object]) or tx.constant(text_of(tx, object, str))
 
 
 @makes(bytes)

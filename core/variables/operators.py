@@ -16,6 +16,7 @@ from ..guards.checks import Is
 from . import host_number, tensor_truth
 from .base import ObservedException, VariableTracker, find_special
 from .literal import fold, run
+from .unread import percent_later, sum_of_texts
 
 if TYPE_CHECKING:
     from .protocols import Tracer
@@ -93,6 +94,10 @@ def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     if op is operator.getitem:
         return left.get_item(tx, right)
     if _touches_graph(left, right) and "constant" in (left.kind, right.kind):
+    if op in (operator.add, operator.mod) and left.kind == "constant" and left.python_type() is str:
+        later = sum_of_texts(tx, left, right) if op is operator.add else percent_later(tx, left, right)
+        if later is not None:
+            return later
         left, right = _beside(tx, left, right), _beside(tx, right, left)
     if op in (operator.concat, operator.iconcat):
         op = operator.add if op is operator.concat else operator.iadd
@@ -190,7 +195,7 @@ def is_same(tx: Tracer, left: VT, right: VT) -> bool:
     if left is right:
         return True
     if left.kind == "constant" and right.kind == "constant":
-        return _same_constant(tx, left, right)
+        return left.python_type() is right.python_type() and _same_constant(tx, left, right)
     a, b = _known_object(left), _known_object(right)
     if a is not None and b is not None:
         return a is b

@@ -156,6 +156,9 @@ class Tracer(Protocol):
     def is_unreal(self, value: Any) -> bool:
         """True for a class that the traced code defined and for what stands for trackers in it."""
 
+    def text_later(self, function: Callable[..., str], parts: Sequence[VT]) -> VT | None:
+        """function(*parts) as a text that is not part of the entry before it is read; see unread.py."""
+
     def new_iterator(self, produce: Callable[[Tracer], VT | None], cls: type) -> VT:
         """An iterator whose next_item is `produce(tx)` (None = end); `cls` is its Python class."""
 

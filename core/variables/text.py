@@ -11,6 +11,7 @@ from ..guards.checks import Predicate
 from ..guards.source import ConstSource
 from .base import VariableTracker, find_special
 from .literal import fold, run
+from .unread import text_later
 
 if TYPE_CHECKING:
     from .protocols import Tracer
@@ -29,6 +30,9 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
     value = value.realize(tx)
     spec = spec.realize(tx) if spec is not None else tx.constant("")
     if value.kind == "symbolic":
+    later = text_later(tx, format, [value, spec])
+    if later is not None:
+        return later
         value = value.specialize(tx)  # type: ignore[attr-defined]
     if value.kind == "constant" or isinstance(find_special(value.python_type(), "__format__"), types.FunctionType):
         return value.call_method(tx, "__format__", [spec], {})

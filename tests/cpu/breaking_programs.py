@@ -315,7 +315,7 @@ def in_comprehensions(x):
     return [plain(x + i) for i in range(3)], {i: plain(x * i) for i in range(2)}
 
 
-@program(graphs=2, breaks=4 + OWN_FRAME)
+@program(graphs=2, breaks=3 + OWN_FRAME)
 def item_in_comprehension_and_generator_expression(x):
     return [t.item() for t in x.flatten()], sum(t.item() for t in x.flatten())
 

@@ -355,3 +355,15 @@ def test_what_the_beginning_of_a_loop_raises_arrives_at_the_handler(given):
 
     stats = agree(fn, X, Announced([0.5] * 3, **given))
     assert stats["breaks"] == (2 if given in ({}, {"fails_at": 2}) else 1)
+
+
+def test_a_loop_that_python_must_begin_in_a_turn_of_another_loop():
+    def fn(x, items, turns):
+        for turn in range(turns):
+            for item in items:
+                x = plain(x) * 0.5 + item
+            x = x + turn
+        return x
+
+    stats = agree(fn, X, Announced(WEIGHTS[0][:2, 0]), 3)
+    assert stats["breaks"] == 5

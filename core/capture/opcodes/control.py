@@ -63,7 +63,7 @@ class ControlOpcodes(Host):
 
     def is_none(self, value: Any) -> bool:
         """value is None."""
-        return value.kind == "constant" and value.as_constant() is None
+        return value.kind == "constant" and value.python_type() is type(None)
 
     def _jump_or_pop(self, instruction: Any, wanted: bool) -> None:
         if self.truth(self.stack[-1]) is wanted:

@@ -9,6 +9,7 @@ from ...bytecode.opcodes import BINARY_OPERATORS, TABLE
 from ...errors import Unsupported
 from ...variables import tensor_truth
 from ...variables.operators import negation
+from ...variables.unread import joined, text_later
 from .host import Host
 
 OPERATORS = {
@@ -147,6 +148,10 @@ class OperatorOpcodes(Host):
 
     def BUILD_STRING(self, instruction: Any) -> None:
         parts = self.pop_many(instruction.arg)
+        later = text_later(self, joined, parts)
+        if later is not None:
+            self.push(later)
+            return
         if not all(part.is_constant() for part in parts):
             raise Unsupported(
                 "a formatted string contains a value that only a run can tell",

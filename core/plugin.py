@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 import pluggy
@@ -91,6 +90,8 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 def installed_version(distribution: str) -> str:
     """The version of an installed distribution by its metadata, without an import; "" where it is not installed."""
+    from importlib import metadata  # it brings the parser of e-mail
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

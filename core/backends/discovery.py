@@ -11,10 +11,11 @@ import site
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
+from typing import Any
 
-from ..plugin import PROJECT, installed_version
+from ..plugin import PROJECT
 from .catalog import CATALOG
+from .distributions import EntryPoint, distributions, identity, version_of
 from .manifest import Manifest, ManifestError, locate_manifest, parse_manifest
 from .policy import normalise
 
@@ -40,10 +41,10 @@ class InstalledBackend:
     name: str
     distribution: str
     version: str
-    entry_point: metadata.EntryPoint
+    entry_point: EntryPoint
     manifest: Manifest | None = None
     problem: str = ""
-    source: metadata.Distribution | None = field(default=None, repr=False, compare=False)
+    source: Any = field(default=None, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,17 +93,17 @@ def _resolved(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-Scan = Sequence[tuple[metadata.Distribution, str]]
+Scan = Sequence[tuple[Any, str]]
 """Distributions in the order of the path, each with the text of its entry points."""
 
 
 def scan(path: Sequence[str]) -> Scan:
     """Read once what several groups of entry points are looked for in."""
-    found = ((each, each.read_text("entry_points.txt")) for each in metadata.distributions(path=list(path)))
+    found = ((each, each.read_text("entry_points.txt")) for each in distributions(path))
     return [(distribution, text) for distribution, text in found if text]
 
 
-def publishing(scanned: Scan, group: str) -> Iterator[tuple[str, str, metadata.Distribution]]:
+def publishing(scanned: Scan, group: str) -> Iterator[tuple[str, str, Any]]:
     """(name, version, distribution) of those with entry points of a group.
 
     Of two with one name the first on the path counts, as it does for imports.
@@ -111,31 +112,14 @@ def publishing(scanned: Scan, group: str) -> Iterator[tuple[str, str, metadata.D
     for distribution, text in scanned:
         if group not in text:
             continue
-        name, version = _identity(distribution)
+        name, version = identity(distribution)
         key = normalise(name)
         if key and key not in seen:
             seen.add(key)
             yield name, version, distribution
 
 
-def _identity(distribution: metadata.Distribution) -> tuple[str, str]:
-    """(name, version) from the head of the metadata; the parser of the standard library reads all of it each time."""
-    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    name = version = ""
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if not colon:
-            break  # the blank line behind the headers
-        if key == "Name":
-            name = value.strip()
-        elif key == "Version":
-            version = value.strip()
-        if name and version:
-            break
-    return name, version or "0"
-
-
-def _of_distribution(name: str, version: str, distribution: metadata.Distribution) -> Iterator[InstalledBackend]:
+def _of_distribution(name: str, version: str, distribution: Any) -> Iterator[InstalledBackend]:
     points = distribution.entry_points
     manifests = {normalise(point.name): point.value for point in points if point.group == MANIFESTS_GROUP}
     for point in points:
@@ -144,7 +128,7 @@ def _of_distribution(name: str, version: str, distribution: metadata.Distributio
             yield InstalledBackend(point.name, name, version, point, manifest, problem, distribution)
 
 
-def _manifest(distribution: metadata.Distribution, name: str, value: str | None) -> tuple[Manifest | None, str]:
+def _manifest(distribution: Any, name: str, value: str | None) -> tuple[Manifest | None, str]:
     if value is None:
         return None, ""
     path = locate_manifest(distribution, value)
@@ -160,8 +144,8 @@ def _manifest(distribution: metadata.Distribution, name: str, value: str | None)
 
 
 def _builtin() -> list[InstalledBackend]:
-    version = installed_version(PROJECT) or "0"
+    version = version_of(PROJECT) or "0"
     return [
-        InstalledBackend(name, PROJECT, version, metadata.EntryPoint(name, value, BACKENDS_GROUP))
+        InstalledBackend(name, PROJECT, version, EntryPoint(name, value, BACKENDS_GROUP))
         for name, value in BUILTIN.items()
     ]

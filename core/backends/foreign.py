@@ -11,11 +11,10 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
-from ..plugin import installed_version
 from .discovery import Scan, publishing, scan, search_path
+from .distributions import EntryPoint, version_of
 from .policy import normalise
 
 GROUP = "torch_dynamo_backends"
@@ -87,7 +86,7 @@ class ForeignBackend:
     name: str
     distribution: str
     version: str
-    entry_point: metadata.EntryPoint | None = None
+    entry_point: EntryPoint | None = None
     registering: Registering | None = None
 
     @property
@@ -113,7 +112,7 @@ def foreign_backends(scanned: Scan | None = None, *, registering: bool = True) -
     for key, each in REGISTERING.items() if registering else ():
         if importlib.util.find_spec(each.module.partition(".")[0]) is not None:
             owner = each.distribution
-            known = ForeignBackend(key, owner, installed_version(owner), None, each)
+            known = ForeignBackend(key, owner, version_of(owner), None, each)
             found.setdefault((key, normalise(owner)), known)
     return tuple(sorted(found.values(), key=lambda each: (each.name, each.distribution)))
 

@@ -15,8 +15,8 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from ..plugin import PROJECT
 from .discovery import InstalledBackend
@@ -40,7 +40,7 @@ class LockError(ValueError):
     """A lock file that can't be read."""
 
 
-def record_digest(distribution: metadata.Distribution) -> str:
+def record_digest(distribution: Any) -> str:
     """`sha256:...` of the distribution's RECORD; empty when it has none, or one without digests of its files."""
     lines = sorted(f"{name} {digest}" for name, digest in _recorded(distribution))
     if not lines:
@@ -53,7 +53,7 @@ def digest_of(backend: InstalledBackend) -> str:
     return record_digest(backend.source) if backend.source is not None else ""
 
 
-def _recorded(distribution: metadata.Distribution) -> Iterable[tuple[str, str]]:
+def _recorded(distribution: Any) -> Iterable[tuple[str, str]]:
     """(file, digest) of each file that is the same on every machine."""
     for row in csv.reader(io.StringIO(distribution.read_text("RECORD") or "")):
         if len(row) < 2 or not row[1]:
@@ -64,7 +64,7 @@ def _recorded(distribution: metadata.Distribution) -> Iterable[tuple[str, str]]:
             yield row[0], row[1]
 
 
-def changed_files(distribution: metadata.Distribution) -> list[str]:
+def changed_files(distribution: Any) -> list[str]:
     """The files that are not what RECORD says: other content, or gone."""
     changed = []
     for name, recorded in _recorded(distribution):

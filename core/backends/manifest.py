@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib.util
 import platform
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..plugin import CAPABILITY_CHOICES, PLUGIN_API, Capabilities, installed_version
+from ..plugin import CAPABILITY_CHOICES, PLUGIN_API, Capabilities
 from .compatibility import Mismatch, mismatches
+from .distributions import version_of
+from .plain_toml import read_toml
 from .versions import in_range
 
 SCHEMA = 1
@@ -96,15 +96,15 @@ def _installed(module: str) -> bool:
 def running_versions() -> dict[str, str]:
     """The versions of this process that manifests speak of. torch's comes from its metadata, without an import."""
     versions = {"plugin_api": ".".join(map(str, PLUGIN_API)), "python": platform.python_version()}
-    found = {name: installed_version(name) for name in ("torch", "core")}
+    found = {name: version_of(name) for name in ("torch", "core")}
     return versions | {name: version for name, version in found.items() if version}
 
 
 def parse_manifest(text: str) -> Manifest:
     """Read the text of a backend.toml. Raises ManifestError."""
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = read_toml(text)
+    except ValueError as error:  # tomllib's errors are of this class
         raise ManifestError(f"not TOML: {error}") from None
     schema = _take(data, "schema", int, SCHEMA)
     name = _take(data, "name", str, "")
@@ -177,7 +177,7 @@ def _capabilities(table: dict[str, Any], devices: tuple[str, ...], warnings: lis
     return Capabilities(**values)
 
 
-def locate_manifest(distribution: metadata.Distribution, value: str) -> Path | None:
+def locate_manifest(distribution: Any, value: str) -> Path | None:
     """The file that an entry point `package:backend.toml` names, or None.
 
     Looked up in the distribution's own files, else beside the top-level package; no dotted module is imported for it.

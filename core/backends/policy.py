@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ LOCK_FILE = "core.lock"
 _KEYS = ("allow", "deny", "pin", "require_lock")
 
 
+@lru_cache(maxsize=4096)
 def normalise(name: str) -> str:
     """The form in which names are compared: case-folded, `-` as `_`."""
     return name.strip().casefold().replace("-", "_")

@@ -75,6 +75,7 @@ def in_range(version: str, specifier: str) -> bool:
     return all(_clause_holds(parsed, clause) for clause in specifier.split(",") if clause.strip())
 
 
+@cache
 def side_of(version: str, specifier: str) -> str:
     """Where `version` lies when it is not in the range: "below", "above", or "outside"; an empty text when it is in."""
     parsed = Version.parse(version)

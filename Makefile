@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conform
 	touch $@
 
 # The backends on other compilers, each with the runtime it is written for.
-VENDOR_PLUGINS := onnx onnxrt openvino tensorrt ipex ofi tvm
+VENDOR_PLUGINS := onnx onnxrt openvino tensorrt ipex ofi tvm cudagraphs
 # A builder of a hundred megabytes that needs no GPU; `make TENSORRT= test` does without, and its tests are skipped.
 TENSORRT := tensorrt-rtx-cu13-bindings tensorrt-rtx-cu13-libs
 # A compiler of three hundred megabytes; `make TVM= test` does without, and its tests are skipped.

@@ -86,6 +86,7 @@ RUNTIMES = {
     "core[openvino]": {"core-openvino", "openvino"},
     "core[ipex]": {"core-ipex"},
     "core[ofi]": {"core-ofi"},
+    "core[cudagraphs]": {"core-cudagraphs"},
     "core[tensorrt]": {"core-tensorrt", "tensorrt-cu13"},
     "core-onnxrt[cpu]": {"onnxruntime"},
     "core-onnxrt[gpu]": {"onnxruntime-gpu"},

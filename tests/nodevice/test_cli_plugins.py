@@ -14,6 +14,7 @@ from plugin_site import add_distribution as add
 from plugin_site import write_record
 
 from core.backends import discovery
+from core.backends.catalog import CATALOG, CatalogEntry
 from core.backends.registry import Registry
 from core.cli import install, main
 from core.errors import BackendBroken
@@ -59,7 +60,7 @@ def test_list_shows_tier_and_certificate_and_all_shows_old_names_with_their_succ
     assert code == 0
     assert (found["alpha"]["tier"], found["alpha"]["certificate"]) == ("community", "none")
     assert found["eager"]["tier"] == "official"
-    assert found["cudagraphs"]["state"] == "not published"
+    assert found["cudagraphs"]["state"] == "not installed"
     assert found["nnc"]["state"] == "gone" and found["nnc"]["successor"] == "inductor"
     assert 'use backend="inductor"' in found["nnc"]["reason"]
     assert found["hidet"]["reason"] == 'pip install "hidet"; then pass backend="dynamo:hidet"'
@@ -136,8 +137,10 @@ def test_install_as_json_says_whether_it_ran(site, capsys, pip):
     assert code == 0 and json.loads(out)["exit"] == 0
 
 
-@pytest.mark.parametrize("name", ["cudagraphs", "ts", "nobody_knows_this", "-r requirements.txt", "git+https://x/y"])
-def test_install_gives_pip_nothing_but_names_of_the_catalog(site, capsys, pip, name):
+@pytest.mark.parametrize("name", ["kept", "ts", "nobody_knows_this", "-r requirements.txt", "git+https://x/y"])
+def test_install_gives_pip_nothing_but_names_of_the_catalog(site, capsys, pip, name, monkeypatch):
+    unpublished = CatalogEntry("core-kept", "core-kept", "kept", name="kept", state="reserved")
+    monkeypatch.setitem(CATALOG, "kept", unpublished)
     code, out, err = run(capsys, "install", "--yes", "--", name)
     assert (code, out, pip) == (1, "", []) and "CORE-B0" in err
 

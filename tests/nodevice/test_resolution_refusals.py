@@ -8,7 +8,7 @@ import pytest
 from plugin_site import add_distribution as add
 from plugin_site import registry
 
-from core.backends.catalog import CATALOG, FOREIGN, GONE
+from core.backends.catalog import CATALOG, FOREIGN, GONE, CatalogEntry
 from core.backends.compatibility import Mismatch
 from core.backends.versions import side_of
 from core.errors import (
@@ -127,8 +127,16 @@ def test_a_foreign_backend_is_named_with_its_pip_line_and_the_name_to_use(site):
     assert error.remedy.startswith('pip install "hidet"; then pass backend="dynamo:hidet"')
 
 
-def test_a_reserved_name_says_that_nothing_is_published_and_gives_no_pip_line(site):
-    name, entry = next((n, e) for n, e in CATALOG.items() if e.state == "reserved")
+@pytest.fixture
+def reserved(monkeypatch):
+    """(name, entry) of a name that is kept for a distribution that nobody has published yet."""
+    entry = CatalogEntry("core-kept", "core-kept", "kept", name="kept", aliases=("kept_too",), state="reserved")
+    monkeypatch.setitem(CATALOG, "kept", entry)
+    return "kept", entry
+
+
+def test_a_reserved_name_says_that_nothing_is_published_and_gives_no_pip_line(site, reserved):
+    name, entry = reserved
     error = refused(BackendNotInstalled, registry(site), name)
     assert f"the name is kept for {entry.distribution}, of which nothing is published yet" in error.what
     assert "pip install" not in error.remedy and "core list --all" in error.remedy
@@ -170,8 +178,8 @@ def test_an_installed_plugin_of_an_old_name_is_used_all_the_same(site):
     assert registry(site).resolve("ts").distribution == "somebody-ts"
 
 
-def test_an_alias_of_a_reserved_name_means_its_owner(site):
-    name, entry = next((n, e) for n, e in CATALOG.items() if e.aliases and e.state == "reserved")
+def test_an_alias_of_a_reserved_name_means_its_owner(site, reserved):
+    name, entry = reserved
     add(site, entry.distribution, name)
     assert registry(site).resolve(entry.aliases[0]).name == name
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pluggy
 
+from .. import torch_compat
 from ..errors import BackendError
 from ..events import BackendReported, emit
 from ..plugin import PLUGIN_API, PROJECT, Backend, Capabilities, Finding
@@ -75,7 +76,10 @@ def load(backend: InstalledBackend, manager: pluggy.PluginManager, config: Mappi
         resolved, plugin = _resolve(backend, manager, config)
         return Loaded(resolved, plugin=plugin)
     issues = backend.manifest.issues if backend.manifest is not None else ""
-    with watched_import(backend.name, backend.distribution, backend.version, issues) as findings:
+    with (
+        torch_compat.beside_modes(),  # what its modules make stays after the modes that stand now
+        watched_import(backend.name, backend.distribution, backend.version, issues) as findings,
+    ):
         resolved, plugin = _resolve(backend, manager, config)
     return Loaded(resolved, tuple(findings), plugin)
 

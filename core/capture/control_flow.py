@@ -206,8 +206,11 @@ def _interchangeable(left: TensorVariable, right: TensorVariable) -> bool:
 
 
 @function(higher_order.while_loop)
+@operator("while_loop")
 def while_loop(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    arguments = given(("cond_fn", "body_fn", "carried_inputs"), args, kwargs, "while_loop")
+    """The operator beneath the function has further inputs, which both functions are given behind what is carried."""
+    arguments = given(("cond_fn", "body_fn", "carried_inputs", "additional_inputs"), args, kwargs, "while_loop")
+    rest = arguments.pop("additional_inputs").realize(tx).unpack(tx) if "additional_inputs" in arguments else []
     if len(arguments) < 3:
         raise Unsupported("while_loop with these arguments is not traced", remedy=OUTSIDE)
     carried = only_tensors(tx, arguments["carried_inputs"], "the carried inputs of while_loop")
@@ -219,8 +222,8 @@ def while_loop(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
         own = fresh_inputs(tx, region, fakes, [fake.requires_grad for fake in fakes])
         return carried.over(own).unpack(tx)
 
-    test = Body(tx, "while_loop_cond", lambda own: tx.call_function(arguments["cond_fn"], own), inputs)
-    body = Body(tx, "while_loop_body", lambda own: tx.call_function(arguments["body_fn"], own), inputs)
+    test = Body(tx, "while_loop_cond", lambda own: tx.call_function(arguments["cond_fn"], [*own, *rest]), inputs)
+    body = Body(tx, "while_loop_body", lambda own: tx.call_function(arguments["body_fn"], [*own, *rest]), inputs)
     wanted = test.tree.tensors[0].fake if test.tree.is_tensor else None
     if wanted is None or wanted.dtype is not torch.bool or wanted.ndim:
         raise Unsupported("the condition of while_loop is no tensor of one bool", remedy="return a bool tensor")

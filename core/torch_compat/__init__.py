@@ -548,6 +548,43 @@ def without_onednn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
+@contextlib.contextmanager
+def beside_transforms() -> Iterator[None]:
+    """Torch outside of every transform of torch.func, and of what they forbid. Checked with 2.13."""
+    if torch._C._functorch.maybe_current_level() is None:
+        yield
+        return
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    hooks = torch._C._autograd
+    forbidden = hooks._saved_tensors_hooks_get_disabled_error_message()  # torch.func.grad forbids hooks
+    hooks._saved_tensors_hooks_enable()
+    try:
+        with temporarily_clear_interpreter_stack():
+            yield
+    finally:
+        if forbidden is not None:
+            hooks._saved_tensors_hooks_disable(forbidden)
+
+
+@contextlib.contextmanager
+def beside_modes() -> Iterator[None]:
+    """Torch as it is outside of the program's modes: no function or dispatch mode, no transform, gradients recorded.
+
+    For what is made once a process and lives on, whatever the program is in the middle of. Checked with 2.13.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(beside_transforms())
+        if torch._C._len_torch_dispatch_stack():
+            from torch.utils._python_dispatch import _disable_current_modes
+
+            stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch._C.DisableTorchFunction())
+        yield
+
+
 @functools.cache
 def calibrate_tensor_guards() -> str:
     """Let the guard evaluator learn how this torch's tensors and global state are read; once a process.
@@ -556,7 +593,8 @@ def calibrate_tensor_guards() -> str:
     """
     from . import calibration
 
-    return calibration.calibrate()
+    with beside_transforms():
+        return calibration.calibrate()
 
 
 OpOverload = torch._ops.OpOverload

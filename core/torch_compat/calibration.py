@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from . import dispatch_key_bits
+from . import beside_modes, dispatch_key_bits
 
 
 def calibrate() -> str:
@@ -36,7 +36,7 @@ def calibrate() -> str:
 
 def _sample_tensors() -> list[torch.Tensor]:
     """Tensors of known contents: one a dtype, then shapes, strides, autograd states, views and layouts."""
-    with torch.inference_mode(False), torch.enable_grad(), torch._C.DisableTorchFunction():
+    with beside_modes():
         samples = _one_a_dtype()
         leaf = torch.ones(3, 4, requires_grad=True)
         was_leaf = torch.ones(2, requires_grad=True)

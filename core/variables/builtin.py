@@ -21,6 +21,7 @@ from .builtin_function import FUNCTIONS, call_pure, is_pure
 from .constructor import CONSTRUCTORS
 from .container import call_checked
 from .literal import from_result, is_literal, run
+from .sequence import is_namedtuple
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ class ClassMethodOfBuiltin(VariableTracker):
             rest = list(args[1:]) if target not in _FILLED_BY_INIT else []
             return BuiltinVariable(target).call(tx, rest, kwargs if rest else {})
         cls = wanted.as_python_object()  # type: ignore[attr-defined]
-        if self.owner.fn is tuple and hasattr(cls, "_fields") and hasattr(cls, "_make"):
+        if self.owner.fn is tuple and is_namedtuple(cls):
             return tx.new_tuple(args[1].realize(tx).unpack(tx) if len(args) > 1 else [], cls)
         return wanted.make(tx, args[1:], kwargs)  # type: ignore[attr-defined]
 

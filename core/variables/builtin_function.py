@@ -26,6 +26,7 @@ from .itertool import make_tee
 from .late_text import late_text
 from .literal import fold, run
 from .sequence import sort_items
+from .slot_results import checked
 from .symbolic import both_of_data
 from .text import ascii_of, format_value, text_of
 from .untraced_tensor import UntracedTensorVariable
@@ -66,9 +67,11 @@ def is_none(tracker: VT | None) -> bool:
 @traces(len)
 def _len(tx: Tracer, obj: VT, /) -> VT:
     obj = obj.realize(tx)
-    if find_special(obj.python_type(), "__len__") is None:
-        tx.raise_exception(TypeError, f"object of type '{obj.python_type().__name__}' has no len()")
-    return obj.length(tx)
+    cls = obj.python_type()
+    function = find_special(cls, "__len__")
+    if function is None:
+        tx.raise_exception(TypeError, f"object of type '{cls.__name__}' has no len()")
+    return checked(tx, "__len__", cls, obj.length(tx)) if isinstance(function, types.FunctionType) else obj.length(tx)
 
 
 @traces(sum)
@@ -508,7 +511,7 @@ def _hash(tx: Tracer, obj: VT, /) -> VT:
     if function is None:
         tx.raise_exception(TypeError, f"unhashable type: '{cls.__name__}'")
     if isinstance(function, types.FunctionType) and function.__module__ != "enum":
-        return obj.call_method(tx, "__hash__", [], {})
+        return checked(tx, "__hash__", cls, obj.call_method(tx, "__hash__", [], {}))
     obj.hash_key(tx)  # TypeError of an unhashable item
     if obj.kind in ("constant", "tuple") and obj.look_inside(tx).is_constant():
         value = obj.as_constant()

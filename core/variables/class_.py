@@ -28,6 +28,7 @@ from .object import (
     rewritten,
 )
 from .partial import PartialVariable
+from .slot_results import checked
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class ClassVariable(VariableTracker):
         for name in ("__bool__", "__len__"):
             raw, _ = find_on_type(type(self.cls), name)
             if raw is not MISSING:
-                return tx.truth(self.bind_special(tx, raw).call(tx, [], {}))
+                return tx.truth(checked(tx, name, type(self.cls), self.bind_special(tx, raw).call(tx, [], {})))
         return True
 
     def bind_special(self, tx: Tracer, raw: Any) -> VT:

@@ -164,6 +164,9 @@ class ConstantVariable(VariableTracker):
         payload = getattr(operand, "payload", None)
         if payload is not None and payload.kind == "tuple":
             operand = payload  # Python takes the items of any tuple, whatever its class makes of iteration
+        payload = getattr(operand, "payload", None)
+        if payload is not None and payload.kind == "tuple":
+            operand = payload  # Python takes the items of any tuple, whatever its class makes of iteration
         return fold(tx, type(self.value).__mod__, [self.value, _argument(tx, operand)])
 
     def get_item(self, tx: Tracer, key: VT) -> VT:

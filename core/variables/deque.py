@@ -7,8 +7,8 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Unsupported
-from ..guards.checks import Predicate, TypeIs
+from ..guards.checks import Length, Predicate, TypeIs
+from ..guards.source import CallSource, ListItemSource
 from .base import VariableTracker
 from .container import (
     ORDERINGS,
@@ -20,34 +20,53 @@ from .container import (
     same,
 )
 from .literal import is_plain
-from .python_module import UnguardedVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
 DEQUE_ITERATOR: type = type(iter(collections.deque()))
-UNGUARDED = "is a deque of objects that can't be guarded through it"
-REMEDY = "use a list, or a deque of numbers and strings"
 DEQUE_REVERSED: type = type(reversed(collections.deque()))
 
 
 def from_value(tx: Tracer, value: collections.deque[Any], source: Any) -> VT:
-    """The tracker of a real deque, guarded by value: no source reaches a single item of a deque."""
+    """The tracker of a real deque; its exact type is guarded."""
     tx.guard(source, TypeIs(type(value)))
-    if source is not None and not all(map(is_plain, value)):
-        return UnguardedVariable(value, f"{source.name()} {UNGUARDED}", REMEDY, source)
     return contents(tx, value, source).standing_for(value)
 
 
 def contents(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVariable:
-    """As from_value without the guard on the type: for the contents of an object whose class extends deque."""
-    items = list(collections.deque.__iter__(value))
-    if source is not None:
-        if not all(is_plain(item) for item in items):
-            raise Unsupported(f"{source.name()} {UNGUARDED}", remedy=REMEDY)
-        tx.guard(source, Predicate((source,), SameDeque(value)))
-    return DequeVariable([tx.lazy(item, None) for item in items], value.maxlen, source)
+    """As from_value without the guard on the type: for the contents of an object whose class extends deque.
+
+    A deque of literals is guarded by value at once; the items of others are reached through a list of them.
+    """
+    items = deque_items(value)
+    if source is None or all(map(is_plain, items)):
+        if source is not None:
+            tx.guard(source, Predicate((source,), SameDeque(value)))
+        return DequeVariable([tx.lazy(item, None) for item in items], value.maxlen, source)
+    place = CallSource(source, deque_items)
+    tx.guard(place, Length(len(items)))
+    tx.guard(source, Predicate((source,), SameBound(value.maxlen)))
+    lazy = [tx.lazy(item, ListItemSource(place, i)) for i, item in enumerate(items)]
+    return DequeVariable(lazy, value.maxlen, source)
+
+
+def deque_items(value: collections.deque[Any]) -> list[Any]:
+    """What the deque holds, whatever its class makes of iteration."""
+    return list(collections.deque.__iter__(value))
+
+
+class SameBound:
+    """A predicate for guards: a deque has this maxlen."""
+
+    __qualname__ = "SameBound"
+
+    def __init__(self, maxlen: int | None) -> None:
+        self.maxlen = maxlen
+
+    def __call__(self, value: collections.deque[Any]) -> bool:
+        return value.maxlen == self.maxlen
 
 
 class SameDeque:
@@ -308,12 +327,21 @@ class DequeVariable(ContainerVariable):
             emit.pop_top()
 
     def write_back(self, emit: Emitter) -> None:
+        # the items first: some may be reached through the deque itself, which is emptied then
+        emit.push_null()
+        emit.load_const(refill)
         emit.load(self)
-        emit.copy_top()
-        emit.call_method("clear", [])
+        for item in self.items:
+            emit.load(item)
+        emit.build_list(len(self.items))
+        emit.call(2)
         emit.pop_top()
-        self._emit_fill(emit)
-        emit.pop_top()
+
+
+def refill(place: collections.deque[Any], items: list[Any]) -> None:
+    """Give a deque other items."""
+    collections.deque.clear(place)
+    collections.deque.extend(place, items)
 
 
 class DequeCursor(Cursor):

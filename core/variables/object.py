@@ -19,6 +19,7 @@ from .base import SlotMethodVariable, VariableTracker, find_special
 from .function import MethodVariable
 from .instance_dict import InstanceDictVariable
 from .process_group import fixed, is_process_group
+from .slot_results import checked
 from .type_method import TypeMethodVariable
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ VT = VariableTracker
 MISSING: Any = object()
 FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)  # what holds a value of its own in the object
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a class written in C
+NAMED_ITEM: type = type(inspect.getattr_static(inspect.Traceback, "lineno"))  # what a named tuple reads a field by
 DELETED = VariableTracker()  # marks an attribute that the traced code deleted
 
 
@@ -167,6 +169,8 @@ class UserObjectVariable(VariableTracker):
             holder = tx.wrap(raw, source)
             cls = tx.wrap(self.cls, None, constant=True)
             return tx.call_function(tx.wrap(getter, None, constant=True), [holder, self, cls])
+        if type(raw) is NAMED_ITEM and self.payload is not None and self.payload.kind == "tuple":
+            return self.payload.get_item(tx, tx.constant(raw.__reduce__()[1][0]))
         bound = getattr(tx.wrap(raw, source), "bind", None) if isinstance(raw, functools._lru_cache_wrapper) else None
         if bound is not None:
             return bound(self)
@@ -337,7 +341,7 @@ class UserObjectVariable(VariableTracker):
         for name in ("__bool__", "__len__"):
             method = self.lookup_special(tx, name)
             if method is not None:
-                return tx.truth(method.call(tx, [], {}))
+                return tx.truth(checked(tx, name, self.cls, method.call(tx, [], {})))
         return True
 
     def iterate(self, tx: Tracer) -> VT:

@@ -16,6 +16,7 @@ from ..guards.checks import Is
 from . import host_number, tensor_truth
 from .base import ObservedException, VariableTracker, find_special
 from .literal import fold, run
+from .slot_results import checked
 from .unread import percent_later, sum_of_texts
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def unary(tx: Tracer, op: Op, operand: VT) -> VT:
     name, sign = _UNARY.get(op, ("__abs__" if op in (abs, operator.abs) else "__index__", ""))
     method = operand.lookup_special(tx, name)
     if method is not None:
-        return method.call(tx, [], {})
+        result: VT = method.call(tx, [], {})
+        return checked(tx, name, operand.python_type(), result) if name == "__index__" else result
     cls = operand.python_type().__name__
     if sign:
         tx.raise_exception(TypeError, f"bad operand type for {sign}: '{cls}'")

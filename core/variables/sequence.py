@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..guards.checks import Length, TypeIs
-from ..guards.source import ConstSource, ListItemSource, TupleItemSource, TypeAttrSource
-from .base import NotConstant, VariableTracker
+from ..guards.source import CallSource, ConstSource, ListItemSource, TupleItemSource, TypeAttrSource
+from .base import NotConstant, VariableTracker, find_special
 from .container import (
     ORDERINGS,
     ContainerVariable,
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 VT = VariableTracker
 LIST_ITERATOR: type = type(iter([]))
 TUPLE_ITERATOR = type(iter(()))
+OPERATORS = (
+    "__add__ __radd__ __mul__ __rmul__ __contains__ __getitem__ __iter__ __len__ __bool__ __reversed__ "
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__"
+).split()
 LIST_REVERSED: type = type(reversed([]))
 
 
@@ -51,10 +55,16 @@ def contents(tx: Tracer, value: Any, source: Any) -> SequenceVariable:
         raw = list.__getitem__(value, slice(None))
         return ListVariable([tx.lazy(item, source and ListItemSource(source, i)) for i, item in enumerate(raw)], source)
     tx.guard(source, Length(tuple.__len__(value)))
-    items = [tx.lazy(item, source and TupleItemSource(source, i)) for i, item in enumerate(tuple.__iter__(value))]
     cls = type(value)
+    place = source if source is None or cls.__getitem__ is tuple.__getitem__ else CallSource(source, tuple_items)
+    items = [tx.lazy(item, place and TupleItemSource(place, i)) for i, item in enumerate(tuple.__iter__(value))]
     named = cls is tuple or field_names(cls) or hasattr(cls, "numel")
     return tuple_of(items, cls if named else tuple, source, value)
+
+
+def tuple_items(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the tuple holds, whatever its class makes of indexing and iteration."""
+    return tuple(tuple.__iter__(value))
 
 
 def tuple_of(items: Iterable[VT], cls: type, source: Any = None, value: Any = None) -> TupleVariable:
@@ -646,9 +656,11 @@ def sort_items(tx: Tracer, items: Sequence[VT], key: VT | None, descending: bool
 
 
 def is_namedtuple(cls: type) -> bool:
-    """True for classes made by collections.namedtuple or typing.NamedTuple, and their subclasses."""
+    """True for classes made by collections.namedtuple or typing.NamedTuple, and their subclasses that leave a tuple's
+    operators as they are: others are objects with methods of their own around a tuple."""
     fields = getattr(cls, "_fields", None)
-    return issubclass(cls, tuple) and isinstance(fields, tuple) and hasattr(cls, "_make")
+    found = issubclass(cls, tuple) and isinstance(fields, tuple) and hasattr(cls, "_make")
+    return found and not any(find_special(cls, name) is not getattr(tuple, name, None) for name in OPERATORS)
 
 
 def field_names(cls: type) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ..guards.checks import Predicate
 from ..guards.source import ConstSource
 from .base import VariableTracker, find_special
 from .literal import fold, run
+from .slot_results import checked
 from .unread import text_later
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
     if later is not None:
         return later
         value = value.specialize(tx)  # type: ignore[attr-defined]
-    if value.kind == "constant" or isinstance(find_special(value.python_type(), "__format__"), types.FunctionType):
+    cls = value.python_type()
+    if isinstance(find_special(cls, "__format__"), types.FunctionType):
+        return checked(tx, "__format__", cls, value.call_method(tx, "__format__", [spec], {}))
+    if value.kind == "constant":
         return value.call_method(tx, "__format__", [spec], {})
     payload = getattr(value, "payload", None)
     if payload is not None and payload.kind == "constant":

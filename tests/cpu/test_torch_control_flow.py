@@ -240,3 +240,18 @@ BREAKING = {
 @pytest.mark.parametrize("name", BREAKING)
 def test_what_torch_refuses_or_runs_in_another_way_breaks_the_graph(name):
     assert agrees(lambda: (BREAKING[name], (torch.randn(4),)), graphs=None, breaks=None)["breaks"] >= 1
+
+
+def test_the_operator_beneath_while_loop_takes_further_inputs(backend):
+    def fn(count, x, step):
+        return torch.ops.higher_order.while_loop(
+            lambda count, x, step: count.sum() > 0,
+            lambda count, x, step: (count - 1, x + step),
+            (count, x),
+            (step,),
+        )
+
+    want = (torch.tensor(0), torch.full((2,), 7.0))
+    compiled = core.compile(fn, backend=backend, fullgraph=True)
+    got = compiled(torch.tensor(3), torch.ones(2), torch.full((2,), 2.0))
+    assert len(got) == 2 and all(map(torch.equal, got, want))

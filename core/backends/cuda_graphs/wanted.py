@@ -63,7 +63,7 @@ def with_cuda_graphs(
 
 def _asked(ctx: CompileContext) -> bool:
     asked = ctx.options.get("cudagraphs")
-    return asked is True or (asked is False and ctx.tuning in CUDA_GRAPH_MODES)
+    return asked is not None and (bool(asked) or ctx.tuning in CUDA_GRAPH_MODES)
 
 
 def _refusal(artifact: Artifact, resolved: ResolvedBackend) -> str:

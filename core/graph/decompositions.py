@@ -21,8 +21,21 @@ def default_table() -> Mapping[Any, Callable[..., Any]]:
     """Operator -> function that computes the same with other operators, or returns NotImplemented to keep it whole.
 
     constant_pad_nd: its C++ kernel reads symbolic sizes as numbers and so freezes them in the record.
+    unique_consecutive: the rule for fakes takes a dimension that is counted from the end for another one.
     """
-    return {torch.ops.aten.constant_pad_nd.default: _symbolic_only(torch_compat.pad_decomposition)}
+    return {
+        torch.ops.aten.constant_pad_nd.default: _symbolic_only(torch_compat.pad_decomposition),
+        torch.ops.aten.unique_consecutive.default: _counted_from_the_front,
+    }
+
+
+def _counted_from_the_front(
+    tensor: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The same call with its dimension counted from the front."""
+    if dim is None or dim >= 0 or dim < -tensor.ndim:
+        return NotImplemented
+    return torch.ops.aten.unique_consecutive.default(tensor, return_inverse, return_counts, dim + tensor.ndim)
 
 
 def _symbolic_only(load: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

@@ -12,6 +12,8 @@ from torch import nn
 import core
 
 ROUNDS = 15
+TRIALS = 24
+SIDES: dict[str, dict[str, Any]] = {"tvm": {}, "tuned": {"trials": TRIALS}, "no schedule": {"schedule": False}}
 
 
 def milliseconds(function: Callable[..., Any], *args: Any) -> float:
@@ -30,18 +32,19 @@ def main() -> None:
     square, image = torch.randn(256, 256), torch.randn(4, 16, 32, 32)
     layers: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         "256x256 by 256x256": (lambda x, y: x @ y, (square, square)),
+        "250x250 by 250x250": (lambda x, y: x @ y, (torch.randn(250, 250), torch.randn(250, 250))),
         "convolution": (nn.Conv2d(16, 32, 3, padding=1).eval(), (image,)),
         "linear": (nn.Linear(256, 512).eval(), (square,)),
         "gelu": (lambda x: nn.functional.gelu(x) * 2 + 1, (square,)),
         "softmax": (lambda x: x.softmax(-1), (square,)),
     }
-    print(f"{'':22}{'eager ms':>10}{'tvm ms':>10}{'no schedule':>13}")
+    print(f"{'ms':22}{'eager':>12}" + "".join(f"{name:>12}" for name in SIDES))
     for name, (function, args) in layers.items():
         found = [milliseconds(function, *args)]
-        for schedule in (True, False):
+        for options in SIDES.values():
             core.reset()
-            found.append(milliseconds(core.compile(function, backend="tvm", options={"schedule": schedule}), *args))
-        print(f"{name:22}{found[0]:10.3f}{found[1]:10.3f}{found[2]:13.3f}")
+            found.append(milliseconds(core.compile(function, backend="tvm", options=options), *args))
+        print(f"{name:22}" + "".join(f"{one:12.3f}" for one in found), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from core.plugin import Artifact, CompileContext, CompileFailed, Unsupported
+from core.plugin import Artifact, CompileContext, CompileFailed, Finding, Unsupported
 
 from .calls import ProgramCall
-from .convert import Conversion, calls_of
+from .convert import Conversion, calls_of, refusal
 from .pipeline import compiled
 from .registry import Refused
 
@@ -20,23 +20,37 @@ WORDS = 2000
 
 def compile_graph(graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
     """Convert and compile. Raises Unsupported with the nodes at fault, CompileFailed with TVM's words."""
+    calls = calls_of(graph)
     conversion = Conversion(graph)
     try:
         program = conversion.run()
     except Refused as error:
+        if any(refusal(node) for node in conversion.nodes_at_fault):
+            return _as_it_is(graph, calls, str(error), ctx)
         raise Unsupported(conversion.nodes_at_fault, str(error)) from error
     try:
         executable = compiled(program, ctx)
     except Exception as error:  # noqa: BLE001  TVM raises its own errors, and Python's
         raise CompileFailed("compiling with TVM", f"{str(error)[-WORDS:]}\n{remedy(ctx)}") from error
     call = ProgramCall(executable.machine, program, len(fake_inputs), ctx.name)
-    names = [node.name for node in calls_of(graph)]
+    names = [node.name for node in calls]
     return Artifact(
         call=call.function,
         kernels=executable.kernels,
         provenance=dict.fromkeys(names, "native"),
         size_bytes=sum(value.nbytes for value in program.constants if isinstance(value, torch.Tensor)),
         describe=lambda: f"{call.source}\n\n{executable.text}",
+    )
+
+
+def _as_it_is(graph: Any, calls: Sequence[Any], reason: str, ctx: CompileContext) -> Artifact:
+    """The graph as torch's own calls: core hands over what is yielded only where nobody else may take it."""
+    ctx.report(Finding("info", f"not compiled, as torch's own calls: {reason}"))
+    return Artifact(
+        call=graph.forward,
+        extern_calls=len(calls),
+        provenance=dict.fromkeys((one.name for one in calls), "library"),
+        describe=lambda: graph.code,
     )
 
 

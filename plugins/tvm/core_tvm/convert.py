@@ -22,6 +22,13 @@ def calls_of(graph: fx.GraphModule) -> list[fx.Node]:
     return [node for node in graph.graph.nodes if node.op == "call_function"]
 
 
+def is_aten(node: fx.Node) -> bool:
+    """Whether a node is a call of an ATen operator, or takes one of the results of such a call."""
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], fx.Node) and is_aten(node.args[0])
+    return getattr(node.target, "namespace", "") == "aten"
+
+
 def refusal(node: fx.Node) -> str:
     """Why a node is not taken, or "": its converter is run on the node alone."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from core.plugin import CompileContext
+from core.plugin import CompileContext, Finding
 
 from .convert import Program
 from .runtime import target
@@ -28,12 +28,16 @@ class Compiled:
 def compiled(program: Program, ctx: CompileContext) -> Compiled:
     """Compile a program for the processor that the options name."""
     options = ctx.options
-    where = target(options.get("mcpu", ""), int(options.get("cores", 0)) or 1)
+    where = target(str(options.get("mcpu", "")))
     level = int(options.get("opt_level", 2))
     with where, tvm.transform.PassContext(opt_level=level):
         module = fused(program.module, level)
         if options.get("trials", 0):
-            module = tuned(module, options, ctx, where)
+            from .tuning import tuned
+
+            folder = str(options.get("tuning_dir", ""))
+            module, made = tuned(module, int(options["trials"]), folder, where)
+            ctx.report(Finding("info", f"{made} sizes of tiles were measured"))
         elif options.get("schedule", True):
             module = scheduled(module)
         executable = tvm.compile(module, target=where, relax_pipeline=lowering(), tir_pipeline="default")
@@ -49,16 +53,6 @@ def fused(module: Any, level: int) -> Any:
     if level >= 1:
         passes += [relax.transform.FuseOps(), relax.transform.FuseTIR(), relax.transform.DeadCodeElimination()]
     return tvm.transform.Sequential(passes)(module)
-
-
-def tuned(module: Any, options: Any, ctx: CompileContext, where: Any) -> Any:
-    """Schedules that were measured on this machine, within the trials that the user allows."""
-    import tempfile
-
-    folder = options.get("tuning_dir", "") or ctx.cache_dir or tempfile.mkdtemp(prefix="core-tvm-")
-    trials = int(options["trials"])
-    module = relax.transform.MetaScheduleTuneIRMod({}, folder, trials)(module)
-    return relax.transform.MetaScheduleApplyDatabase(folder)(module)
 
 
 def lowering() -> Any:

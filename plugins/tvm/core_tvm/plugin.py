@@ -26,7 +26,8 @@ _TRAINING = "training through TVM is off unless the option `training` asks for i
 
 
 class TvmBackend(Backend):
-    """Writes a graph as tensor expressions that TVM fuses and compiles for the CPU."""
+    """Writes a graph as tensor expressions that TVM fuses and compiles for the CPU. Calls of ATen that have none are
+    yielded; a graph that has one all the same, since nobody else may take it, is run as it is."""
 
     name = "tvm"
     version = __version__
@@ -46,22 +47,23 @@ class TvmBackend(Backend):
 
     def options(self) -> Mapping[str, Option]:
         return {
-            "cores": Option(int, 0, help="cores that tuning measures with; 0: one"),
             "mcpu": Option(str, "", help="the processor to compile for, as LLVM names it; empty: this one"),
             "opt_level": Option(int, 2, (0, 1, 2, 3), help="TVM's optimization level; 0 fuses nothing"),
             "schedule": Option(bool, True, help="loops ordered by the plugin's rules where nothing is tuned"),
             "training": Option(bool, False, help="take the graphs of training too, forward and backward"),
-            "trials": Option(int, 0, help="measurements of TVM's tuner for a graph of fixed sizes; 0: no tuning"),
-            "tuning_dir": Option(str, "", help="where the tuner keeps what it has measured; empty: a new folder"),
+            "trials": Option(int, 0, help="sizes of tiles to measure for a graph of fixed sizes; 0: none"),
+            "tuning_dir": Option(str, "", help="a folder that keeps what was measured; empty: none"),
         }
 
     def supports(self, node: Any, ctx: CompileContext) -> Support:
         if ctx.mode != "inference" and not ctx.options.get("training", False):
             return Support("no", _TRAINING)
-        from .convert import refusal
+        from .convert import is_aten, refusal
 
         reason = refusal(node)
-        return Support("no", reason) if reason else Support("native")
+        if not reason:
+            return Support("native")
+        return Support("library", reason, yields=True) if is_aten(node) else Support("no", reason)
 
     def compile(self, graph: Any, fake_inputs: Sequence[Any], ctx: CompileContext) -> Artifact:
         from .artifact import compile_graph

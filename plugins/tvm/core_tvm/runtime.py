@@ -30,9 +30,9 @@ def missing() -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def target(mcpu: str, cores: int) -> Any:
+def target(mcpu: str) -> Any:
     """What code is compiled for: `mcpu` as LLVM names processors, "" for this one."""
     import tvm
 
     name = mcpu or tvm.target.codegen.llvm_get_system_cpu()
-    return tvm.target.Target({"kind": "llvm", "mcpu": name, "num-cores": cores})
+    return tvm.target.Target({"kind": "llvm", "mcpu": name, "num-cores": 1})

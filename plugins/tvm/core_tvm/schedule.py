@@ -18,6 +18,9 @@ WIDTHS = (64, 48, 32, 16, 8)
 HEIGHTS = (4, 3, 2)
 """Rows of a tile."""
 
+Tile = tuple[int, int]
+"""Width and height of a tile; 0 for what the rules say."""
+
 _MAY_MERGE = ("float32", "float64", "bool")
 """Not 16-bit floats: TVM takes a cast to one and back for nothing."""
 
@@ -26,18 +29,19 @@ def scheduled(module: Any) -> Any:
     """The module with its functions' loops in order."""
     for variable, function in list(module.functions.items()):
         if isinstance(function, tirx.PrimFunc):
-            module.update_func(variable, _function(function))
+            module.update_func(variable, scheduled_function(function))
     return module
 
 
-def _function(function: Any) -> Any:
+def scheduled_function(function: Any, tile: Tile | None = None) -> Any:
+    """One function with its loops in order; its products in tiles of a size where that divides them."""
     schedule = s_tir.Schedule(function)
     root = schedule.get_sblock("root")
     for block in schedule.get_child_blocks(root):
         _inlined(schedule, block)
     for block in schedule.get_child_blocks(root):
         if schedule.get(block).name_hint.startswith("product"):
-            _tiled(schedule, block)
+            _tiled(schedule, block, tile or (0, 0))
     return schedule.mod["main"].with_attrs(function.attrs)
 
 
@@ -67,7 +71,7 @@ def _count(block: Any) -> int | None:
     return math.prod(int(extent.value) for extent in extents)
 
 
-def _tiled(schedule: Any, block: Any) -> None:
+def _tiled(schedule: Any, block: Any, tile: Tile) -> None:
     loops = schedule.get_loops(block)
     kinds = [axis.iter_type for axis in schedule.get(block).iter_vars]
     if len(loops) != len(kinds):
@@ -76,12 +80,13 @@ def _tiled(schedule: Any, block: Any) -> None:
     reduced = [loop for loop, kind in zip(loops, kinds) if kind == 2]
     if not spatial or not reduced:
         return
-    width = _divisor(schedule.get(spatial[-1]).extent, WIDTHS)
+    widths, heights = ((size,) if size else rule for size, rule in zip(tile, (WIDTHS, HEIGHTS)))
+    width = _divisor(schedule.get(spatial[-1]).extent, widths)
     if width is None:
         schedule.reorder(*reduced, spatial[-1])
         schedule.decompose_reduction(block, reduced[0])
         return
-    height = _divisor(schedule.get(spatial[-2]).extent, HEIGHTS) if len(spatial) > 1 else None
+    height = _divisor(schedule.get(spatial[-2]).extent, heights) if len(spatial) > 1 else None
     cached = schedule.cache_write(block, 0, "local")
     across, inner = schedule.split(spatial[-1], [None, width])
     outer, rows = list(spatial[:-1]), []

@@ -6,9 +6,11 @@ import importlib.util
 
 import pytest
 import torch
+from torch import nn
 
 import core
 from core.errors import BackendError
+from core.events import BackendReported, Partitioned, subscribe
 
 pytest.importorskip("core_tvm")
 samples = pytest.importorskip("core_conformance.samples")
@@ -59,11 +61,50 @@ def test_an_operator_is_computed_by_tvm_alone_as_eager_does(name):
         (lambda x: torch.rand_like(x), torch.ones(2), "rand"),
         (lambda x: x.topk(2), torch.tensor([1, 1, 2]), "in no order"),
         (lambda x: x.cumsum(0), torch.ones(1000), "running fold"),
-        (lambda x: torch.fft.fft(x), torch.ones(4), "complex64"),
         (lambda x: x.sort(), torch.ones(2000), "more than 1024"),
     ],
 )
-def test_what_tvm_would_compute_otherwise_or_not_at_all_is_refused_by_name(fn, x, reason):
+def test_what_tvm_would_compute_otherwise_or_not_at_all_is_the_fallback_s_by_name(fn, x, reason):
+    for settings, owner in (({}, "fallback"), ({"fallback": ()}, "torch's own calls")):
+        heard = []
+        core.reset()
+        stop = subscribe(heard.append)
+        torch.manual_seed(1)
+        got = core.compile(fn, backend="tvm", fullgraph=True, **settings)(x)
+        stop()
+        torch.manual_seed(1)
+        for one, other in zip(flat(got), flat(fn(x)), strict=True):
+            torch.testing.assert_close(one, other)
+        assert core.stats()["kernels"] == 0
+        plans = [region for event in heard if isinstance(event, Partitioned) for region in event.regions]
+        texts = [event.finding.text for event in heard if isinstance(event, BackendReported)]
+        if owner == "fallback":
+            assert any(region.fallback for region in plans) and not texts
+        else:
+            assert any(owner in text and reason in text for text in texts)
+
+
+def test_complex_numbers_are_refused_by_their_dtype():
     core.reset()
-    with pytest.raises(BackendError, match=reason):
-        core.compile(fn, backend="tvm", fullgraph=True, fallback=())(x)
+    with pytest.raises(BackendError, match="complex64"):
+        core.compile(torch.fft.fft, backend="tvm", fullgraph=True, fallback=())(torch.ones(4))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("padding, kernel, stride, dilation", [(1, 3, 2, 1), (1, 2, 1, 2), ((1, 0), (3, 2), 1, 1)])
+@pytest.mark.parametrize("ceil", [False, True])
+def test_places_of_the_greatest_in_padded_windows_lie_within_the_tensor(padding, kernel, stride, dilation, ceil):
+    def fn(x):
+        return nn.functional.max_pool2d(x, kernel, stride, padding, dilation, ceil, return_indices=True)
+
+    core.reset()
+    run = core.compile(fn, backend="tvm", fullgraph=True, fallback=())
+    x = torch.randn(2, 2, 9, 8)
+    nothing, some = torch.full_like(x, float("-inf")), x.clone()
+    some[:, :, :5] = float("-inf")
+    nan = x.clone()
+    nan[:, :, ::3] = float("nan")
+    for one in (x, nothing, some, nan):
+        for got, want in zip(run(one), fn(one)):
+            assert torch.equal(got.nan_to_num(7), want.nan_to_num(7))
+    assert core.stats()["extern_calls"] == 0

@@ -30,6 +30,15 @@ def _inside(k: Kernel, at: Sequence[Any], sizes: Sequence[Any]) -> Num:
     return Num(found, torch.bool)
 
 
+def _first_within(k: Kernel, starts: Sequence[Any], far: Sequence[int]) -> list[Any]:
+    """The first place of a window that is not before the tensor: steps of `far` from its start."""
+    found = []
+    for start, step in zip(starts, far):
+        before = tirx.max(k.size(0) - start, k.size(0))
+        found.append(start + tirx.floordiv(before + k.size(step - 1), k.size(step)) * k.size(step))
+    return found
+
+
 @converts("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def max_pool(
     k: Kernel, x: Value, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
@@ -68,13 +77,16 @@ def max_pool(
         for extent in reversed(size):
             window.append(tirx.floormod(found, k.size(extent)))
             found = tirx.floordiv(found, k.size(extent))
+        found_at = where(places, list(reversed(window)))
+        if any(pads):  # beside padding only if nothing greater is there: then the first place within counts
+            inside = _inside(k, found_at, own).expr
+            first = _first_within(k, where(places, [k.size(0)] * spatial), far)
+            found_at = [tirx.Select(inside, one, other) for one, other in zip(found_at, first)]
         total = k.size(0)
-        for place, extent in zip(where(places, list(reversed(window))), own):
+        for place, extent in zip(found_at, own):
             total = total * k.size(extent) + place
         return Num(total, torch.int64)
 
-    if k.wanted(1) and any(pads):
-        raise Refused("places of extremes in padded windows")
     return k.compute(lambda *places: valued.at(places), 0), k.compute(position, 1) if k.wanted(1) else None
 
 

@@ -27,6 +27,8 @@ from .generated import compile_source
 from .regions_compile import Task, compile_task
 from .resolved import ResolvedBackend
 
+_BY_STRIDES = torch.ops.aten.as_strided.default
+
 
 def compile_refused(
     captured: CapturedGraph,
@@ -60,17 +62,22 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
     It can when there is no record, when a higher-order operator is what the record lacks, and when only the backward
     could not be recorded. For programs whose views and writes our functionalisation refuses it is sometimes wrong
     (measured with random programs: in training, returned views that carry gradients past their base, without an error;
-    in inference, views of inputs that share memory, with one).
+    in inference, views of inputs that share memory, with one), and so it is where inputs that share memory are written
+    to.
     """
     if has_wrappers(captured):
         return False
     if captured.record is not None and any(is_random(call) for call in captured.record.calls):
         return False  # AOTAutograd drops random calls nobody needs and moves others: the generator ends elsewhere
+    if captured.record is not None and any(call.op is _BY_STRIDES for call in captured.record.calls):
+        return False  # it counts their offsets from where the tensor begins, or from what it takes for its base
+    if captured.needs_grad and captured.mutated and _sharing_memory(captured):
+        return False  # what it makes of their common memory has other results
     if any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes):
         return True
     if captured.record is not None and captured.record.refused is not None:
         return False
-    return not isinstance(refusal, Refused)
+    return not isinstance(refusal, Refused) and captured.mutated.isdisjoint(_sharing_memory(captured))
 
 
 def compile_with_aot(

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import core
+from core.events import FellBack, subscribe
 
 PAIRS = {
     "a row": lambda b: (b, b[1]),
@@ -88,3 +89,27 @@ def test_a_view_by_strides_is_replaced_in_a_loop(sizes, strides, offset):
     compiled = core.compile(program, backend="inductor", fullgraph=True)
     torch.testing.assert_close(compiled(x, y), program(x, y))
     assert core.stats()["extern_calls"] == 0
+
+
+def test_a_differentiable_view_of_another_input_that_is_written_to_runs_as_captured(monkeypatch):
+    monkeypatch.delenv("CORE_STRICT", raising=False)
+
+    def program(x, y):
+        before = torch.tanh(x)
+        y[None] = 0.5
+        return before.detach(), torch.tanh(x)
+
+    heard = []
+    stop = subscribe(heard.append)
+    compiled = core.compile(program, backend="inductor")
+    for _ in range(2):
+        mine = torch.randn(3).requires_grad_()
+        theirs = mine.detach().clone().requires_grad_()
+        ours, eagers = mine * 1.0, theirs * 1.0
+        got, want = compiled(ours, ours[None]), program(eagers, eagers[None])
+        torch.testing.assert_close(got, want)
+        got[1].sum().backward()
+        want[1].sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)
+    stop()
+    assert any("runs as captured" in event.reason for event in heard if isinstance(event, FellBack))

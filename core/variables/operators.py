@@ -94,11 +94,11 @@ def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
         return tx.constant(contains(tx, left, right))
     if op is operator.getitem:
         return left.get_item(tx, right)
-    if _touches_graph(left, right) and "constant" in (left.kind, right.kind):
     if op in (operator.add, operator.mod) and left.kind == "constant" and left.python_type() is str:
         later = sum_of_texts(tx, left, right) if op is operator.add else percent_later(tx, left, right)
         if later is not None:
             return later
+    if _touches_graph(left, right) and "constant" in (left.kind, right.kind):
         left, right = _beside(tx, left, right), _beside(tx, right, left)
     if op in (operator.concat, operator.iconcat):
         op = operator.add if op is operator.concat else operator.iadd

@@ -19,13 +19,19 @@ from .wrapper import follow
 
 
 def inference_places(captured: CapturedGraph) -> list[int]:
-    """The outputs that are inference tensors although the graph is called outside of inference mode.
+    """The outputs that are inference tensors although the graph is called outside of inference mode, those left out
+    that are views of inputs: they come as such.
 
     Raises RecorderRefused where copies of them would part what shares memory.
     """
     if torch.is_inference_mode_enabled():
         return []
-    places = [at for at, fake in enumerate(captured.outputs) if _is_inference(fake)]
+    given = {storage_key(one.fake) for one in captured.inputs if _is_inference(one.fake) and has_storage(one.fake)}
+    places = [
+        at
+        for at, fake in enumerate(captured.outputs)
+        if _is_inference(fake) and not (has_storage(fake) and storage_key(fake) in given)
+    ]
     if places and not _all_inference(captured, places):
         keys = [storage_key(captured.outputs[at]) for at in places if has_storage(captured.outputs[at])]
         if len(set(keys)) < len(keys):

@@ -20,6 +20,7 @@ from ..graph.switches import switched
 from ..guards import source as sources
 from ..variables.base import LazyVariable, VariableTracker
 from ..variables.cell import CellVariable
+from ..variables.context import OUTER_MODES, AutocastVariable, InferenceModeVariable
 from ..variables.function import NestedFunctionVariable
 from .side_effects import NotGivenBack
 
@@ -363,9 +364,14 @@ class CodeEmitter:
             self.set_grad_mode(before)  # what the manager restores when it exits
             self.grad_mode = inside
             self.entered_inference += context.cls is torch.inference_mode
-        else:
+        elif isinstance(context, AutocastVariable):
             self.entered_regions += 1
         context.reconstruct(self)
+        if isinstance(context, InferenceModeVariable):
+            self.copy_top()
+            self.load_const(context.outer_modes)
+            self.swap(2)
+            self.store_attr(OUTER_MODES)
         self.add(emit.dup_top())
         self.load_attr("__enter__")
         self.call(0)
@@ -374,7 +380,12 @@ class CodeEmitter:
 
     def leave_region(self, context: Any) -> None:
         """Leave the region of a real manager, which the graph has left already."""
-        self.entered_regions += 1  # in the graph it is a region that stays open
+        # in the graph it is a region that stays open
+        if isinstance(context, InferenceModeVariable):
+            self.entered_inference += 1
+            self.grad_mode = getattr(context.real, OUTER_MODES)[1]  # from here on
+        elif isinstance(context, AutocastVariable):
+            self.entered_regions += 1
         self.load(context)
         self.load_attr("__exit__")
         for _ in range(3):

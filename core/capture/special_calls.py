@@ -24,6 +24,7 @@ from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
 from ..variables import tensor_subclass
 from ..variables.base import BuiltinMethodVariable, VariableTracker
 from ..variables.builtin import BuiltinVariable
+from ..variables.context import CONTEXT_CLASSES
 from ..variables.function import MethodVariable, UserFunctionVariable
 from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
@@ -379,6 +380,23 @@ def defer_call(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 @function(torch.Tensor.__contains__, torch.Tensor.__len__, torch.Tensor.__iter__)
 def tensor_protocol(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise Unsupported("calling a special method of a tensor by name is not traced", remedy="use the operator")
+
+
+def _of_manager(name: str) -> Handler:
+    """`__enter__` or `__exit__` as a function, which exit stacks call so."""
+
+    def handler(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        manager = args[0].realize(tx)
+        if manager.kind != "context":
+            raise manager.refuse(f"a call of {name}() of torch")
+        return manager.call_method(tx, name, args[1:], kwargs)
+
+    return handler
+
+
+for _name in ("__enter__", "__exit__"):
+    for _cls in CONTEXT_CLASSES:
+        FUNCTIONS[getattr(_cls, _name)] = _of_manager(_name)
 
 
 for _name in LOGGER_METHODS:

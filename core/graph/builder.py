@@ -26,7 +26,7 @@ from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, storage_key
 from .gradients import needs_gradients
 from .history import has_lost_history
-from .inference_mode import ENTER_INFERENCE, EXIT_INFERENCE, InferenceRegion, outside_inference
+from .inference_mode import ENTER_INFERENCE, EXIT_INFERENCE, InferenceRegion, in_mode_of_tensors
 from .input_check import check_input
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .overlapping_writes import refuse_overlapping_writes
@@ -229,7 +229,7 @@ class GraphBuilder:
         """A real tensor that no source reaches: an input that the graph's caller supplies."""
         return self.add_tensor_input(real, None, lifted=True)
 
-    @outside_inference
+    @in_mode_of_tensors
     def _fake_of(self, example: torch.Tensor, index: int, policies: Mapping[int, Any]) -> Any:
         mode = self.fake_mode
         source = torch_compat.input_source_class()(index)

@@ -26,14 +26,15 @@ class InferenceRegion:
         EXIT_INFERENCE(self._mode)
 
 
-def outside_inference(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as it runs outside of inference mode: fakes of tensors from outside are no inference tensors."""
+def in_mode_of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` in the mode that its tensors were made in: fakes of inference tensors are such, and no others."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if not torch.is_inference_mode_enabled() or any(_is_inference(arg) for arg in args):
+        wanted = any(_is_inference(arg) for arg in args)
+        if torch.is_inference_mode_enabled() == wanted:
             return function(*args, **kwargs)
-        with torch.inference_mode(False):
+        with torch.inference_mode(wanted):
             return function(*args, **kwargs)
 
     return run

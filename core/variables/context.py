@@ -239,7 +239,8 @@ class InferenceModeVariable(TorchContextVariable):
 
     def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
         super().__init__(cls, args, kwargs, source)
-        self.tokens: list[tuple[Any, bool]] = []
+        self.tokens: list[tuple[Any, bool, bool]] = []
+        self.real: Any = None  # a manager that was entered before the traced code
 
     @property
     def mode(self) -> bool:
@@ -250,32 +251,58 @@ class InferenceModeVariable(TorchContextVariable):
     def grad_modes(self) -> tuple[bool, bool] | None:
         return (self.tokens[-1][1], torch.is_grad_enabled()) if self.tokens else None
 
+    @property
+    def outer_modes(self) -> tuple[bool, bool]:
+        """Of an entered manager: whether inference mode and grad mode were on outside."""
+        return self.tokens[-1][2], self.tokens[-1][1]
+
     def enter(self, tx: Tracer) -> None:
-        if torch.is_inference_mode_enabled() and not self.mode:
-            raise Unsupported(
-                "leaving inference mode inside captured code is not traced",
-                remedy="enter inference mode inside the compiled function only",
-            )
-        before = torch.is_grad_enabled()
-        self.tokens.append((tx.builder.enter_inference_mode(self.mode, line=tx.line), before))
+        before, outer = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.tokens.append((tx.builder.enter_inference_mode(self.mode, line=tx.line), before, outer))
 
     def exit(self, tx: Tracer) -> None:
-        if not self.tokens:
+        if self.tokens:
+            tx.builder.exit_inference_mode(self.tokens.pop()[0], line=tx.line)
+        else:
+            self._leave_real(tx)
+
+    def _leave_real(self, tx: Tracer) -> None:
+        """Leave a region that was entered before the graph: for the rest of the graph that is a region in the mode of
+        before; the real manager leaves when the graph ran. Torch keeps that mode out of sight, so only a manager that
+        emitted code has entered, behind a graph break, knows it."""
+        modes = None if self.real is None else self.real.__dict__.get(OUTER_MODES)
+        if modes is None or tx.side_effects.is_mutated(self):
             raise Unsupported(
                 "leaving inference mode that was entered before the graph is not traced",
                 remedy="keep what breaks the graph out of the region",
             )
-        tx.builder.exit_inference_mode(self.tokens.pop()[0], line=tx.line)
+        tx.guard(InstanceAttrSource(self.source, OUTER_MODES), Equals(modes))
+        tx.builder.enter_inference_mode(modes[0], line=tx.line)
+        tx.builder.set_grad_enabled(modes[1], line=tx.line)
+        tx.side_effects.mutated(self)
+
+    def write_back(self, emit: Emitter) -> None:
+        emit.leave_region(self)
+
+
+OUTER_MODES = "core_outer_modes"
+"""On a manager that emitted code has entered: whether inference mode and grad mode were on outside."""
 
 
 class ProfileRangeVariable(TorchContextVariable):
     """torch.profiler.record_function: a graph has no ranges, its kernels show up by themselves."""
 
+    real: Any = None  # a manager that was entered before the traced code
+
     def enter(self, tx: Tracer) -> None:
         pass
 
     def exit(self, tx: Tracer) -> None:
-        pass
+        if self.real is not None and not self.entered:
+            tx.side_effects.mutated(self)
+
+    def write_back(self, emit: Emitter) -> None:
+        emit.leave_region(self)
 
 
 PROFILE_RANGE = torch.autograd.profiler.record_function
@@ -377,7 +404,13 @@ def from_value(tx: Tracer, value: Any, source: Any) -> TorchContextVariable | No
             found.before = found.previous[-1]  # found when it was made, which came before the traced code too
         return found
     if cls is torch.inference_mode:
-        return InferenceModeVariable(cls, (part("mode"),), source=source)
+        entered = InferenceModeVariable(cls, (part("mode"),), source=source)
+        entered.real = value if source is not None else None
+        return entered
+    if cls is PROFILE_RANGE:
+        span = ProfileRangeVariable(cls, (part("name"), part("args")), source=source)
+        span.real = value if source is not None else None
+        return span
     if cls in AUTOCASTS:
         args = tuple(part(name) for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"))
         region = AutocastVariable(torch.autocast, args, source=source)

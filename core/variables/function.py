@@ -366,6 +366,9 @@ class MethodVariable(VariableTracker):
         return inherited if inherited is not None else self.function.get_attr(tx, name)
 
     def reconstruct(self, emit: Emitter) -> None:
+        if self.receiver.kind == "context" and getattr(self.receiver, "entered", 0) > 0:
+            emit.load_entered_exit(self.receiver)  # what an exit stack keeps of a manager
+            return
         emit.push_null()
         emit.load_global_object(types.MethodType)
         emit.load(self.function)

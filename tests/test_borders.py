@@ -33,6 +33,7 @@ BORDERS = {
     ("core/graph/transform_region.py", "transformed"): ("raises", "eager is asked by breaking the graph"),
     ("core/torch_compat/__init__.py", "dispatch_state_kept"): ("raises", "frames of the error hold torch's guards"),
     ("core/graph/refusals.py", "eager_exception"): ("answers", "the exception that eager raises is the answer"),
+    ("core/backends/cuda_graphs/graph_device.py", "CudaDevice.capture"): ("raises", "a capture that failed is left"),
     ("core/backends/artifact.py", "build_artifact"): ("raises", "the edge of a plugin: named after it"),
     ("core/backends/partition_support.py", "Verdicts._asked"): ("raises", "the edge of a plugin: named after it"),
     ("core/backends/passes.py", "collect"): ("answers", "the edge of a plugin: a finding, CORE_STRICT=1 raises it"),

@@ -28,6 +28,8 @@ from core.backends import cuda_graphs
 
 CALLS = 50
 WARM = 6
+FAILURES = (core.errors.CoreError, RuntimeError, ImportError, ValueError, TypeError, AssertionError)
+"""What a way that can't be used here raises; torch.compile's errors are RuntimeErrors."""
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------
@@ -179,7 +181,7 @@ class Way:
         self.counts = ""
         try:
             self.run = wrap(WAYS[name](model))
-        except Exception as error:
+        except FAILURES as error:
             self._out(error)
 
     def _out(self, error: Exception) -> None:
@@ -200,7 +202,7 @@ class Way:
                     scale = float(want.abs().max()) + 1e-30
                     worst = max(worst, float((got.double() - want).abs().max()) / scale)
             self.error = worst
-        except Exception as error:
+        except FAILURES as error:
             self._out(error)
         after = _core_counts()
         self.counts = "/".join(str(b - a) for a, b in zip(before, after)) if self.name.startswith("core") else ""

@@ -16,6 +16,7 @@ from .. import torch_compat
 from ..errors import Unsupported
 from ..graph.function_region import FunctionPlan, stand_in, traced_function
 from ..graph.region import Region
+from ..graph.wrapper_tensors import Build, is_wrapper, plain_tensors, put_together
 from ..variables.autograd_function import FunctionContextVariable
 from ..variables.base import VariableTracker
 from ..variables.function import FunctionVariable, UserFunctionVariable
@@ -213,14 +214,10 @@ class Application:
         tx = self.tx
         if not isinstance(output, TensorVariable):
             return tx.constant(None)
-        fake = tx.run_on_fakes(torch.empty, [tuple(output.fake.shape)], self._like(output.fake))
+        fake = tx.run_on_fakes(gradient_like, [output.fake], {})
         value = tx.builder.add_region_input(region, fake)
         self.grads.append(value)
         return tx.graph_result(value)
-
-    @staticmethod
-    def _like(fake: Any) -> dict[str, Any]:
-        return {"dtype": fake.dtype, "device": fake.device}
 
     def _gradients(self, args: Sequence[VT], given: list[VT]) -> tuple[list[int | None], list[Any]]:
         while len(given) > len(args) and self._is_none(given[-1]):
@@ -289,3 +286,10 @@ class Application:
         tensors = iter(made)
         items = [next(tensors) if isinstance(item, TensorVariable) else item for item in results]
         return self.tx.new_tuple(items) if result.python_type() is tuple else items[0]
+
+
+def gradient_like(fake: Any) -> Any:
+    """A fresh fake of what arrives for a result: of its shape, and made as it is where it is a wrapper tensor."""
+    if not is_wrapper(fake):
+        return torch.empty(tuple(fake.shape), dtype=fake.dtype, device=fake.device)
+    return put_together(Build.of(fake.detach()), (torch.empty_like(part) for part in plain_tensors(fake)))

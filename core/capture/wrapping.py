@@ -43,6 +43,7 @@ from ..variables import set as sets
 from ..variables.base import VariableTracker
 from ..variables.builtin import GETTERS, BuiltinVariable, getter_from_value
 from ..variables.class_ import ClassVariable, payload_base
+from ..variables.classed_tensor import ClassedTensorVariable
 from ..variables.compiled_function import CompiledFunctionVariable
 from ..variables.constant import ConstantVariable
 from ..variables.context import CONTEXT_CLASSES, TorchContextClassVariable
@@ -60,7 +61,7 @@ from ..variables.tensor import TensorVariable
 from ..variables.torch_function import CustomOperatorVariable, TorchClassVariable, TorchFunctionVariable
 from ..variables.type_expression import from_value as type_expression
 from ..variables.type_expression import is_type_expression
-from ..variables.untraced_tensor import reason_against, untraced
+from ..variables.untraced_tensor import is_own_parameter, reason_against, untraced
 from . import policy
 from .cached_function import CachedFunctionVariable
 from .dynamic import is_buffer_source
@@ -199,7 +200,8 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
         tx.guard(source, TensorMatch(spec))
         if lifted:
             tx.guard(source, Is(value))
-    tracker = TensorVariable(result, type(value), source, value)
+    kind = ClassedTensorVariable if is_own_parameter(value) else TensorVariable
+    tracker = kind(result, type(value), source, value)
     tx.trace.remember(result, tracker)
     return tracker
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 from ..errors import Unsupported
+from ..torch_compat import fakes
 from .wrapper_tensors import is_wrapper
-
-INPUT_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def check_input(example: torch.Tensor) -> None:
@@ -15,7 +14,7 @@ def check_input(example: torch.Tensor) -> None:
     if is_wrapper(example):  # who adds it has seen to its parts
         return
     what = None
-    if type(example) not in INPUT_CLASSES:
+    if type(example) is not torch.Tensor and not fakes.is_parameter_class(type(example)):
         what = f"a tensor of class {type(example).__name__}"
     elif example.layout is not torch.strided:
         what = f"a tensor of layout {example.layout}"

@@ -20,13 +20,22 @@ def symbolic_dispatch() -> contextlib.AbstractContextManager[Any]:
     return enable_python_dispatcher()
 
 
+def is_parameter_class(cls: type) -> bool:
+    """True for Parameter, Buffer, and classes of a program that extend them and leave torch's functions alone."""
+    return (
+        issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer))
+        and cls.__torch_function__ is torch._C._disabled_torch_function_impl
+        and cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
+    )
+
+
 def is_plain_leaf(example: torch.Tensor) -> bool:
     """Whether a dense tensor is all there is to it: no view, no history, no gradient, no bit that defers an operation.
 
     Numbers in a tensor are left to torch, which remembers what their item() is.
     """
     return (
-        type(example) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        (type(example) is torch.Tensor or is_parameter_class(type(example)))
         and example.layout is torch.strided
         and example.is_leaf
         and example.dim() > 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ..errors import Unsupported
+from ..graph.wrapper_tensors import is_wrapper_class
 from ..guards.checks import Is, Predicate
 from ..torch_compat import training
 from .base import OUTSIDE, ObservedException, VariableTracker, find_special
@@ -29,8 +30,8 @@ from .sequence import sort_items
 from .slot_results import checked
 from .symbolic import both_of_data
 from .text import ascii_of, format_value, text_of
-from .untraced_tensor import UntracedTensorVariable
 from .unread import text_later
+from .untraced_tensor import UntracedTensorVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -383,6 +384,11 @@ def _is_parameter(tx: Tracer, obj: VT, own: type, cls: type) -> bool:
     if isinstance(obj, UntracedTensorVariable):  # a mark on the object makes it a parameter
         answer = isinstance(obj.value, cls)
         tx.guard(obj.source, Predicate((obj.source,), functools.partial(_answers, cls, answer)))
+        return answer
+    if obj.kind == "tensor" and is_wrapper_class(own):
+        answer = isinstance(obj.fake, cls)  # type: ignore[attr-defined]
+        if obj.source is not None:
+            tx.guard(obj.source, Predicate((obj.source,), functools.partial(_answers, cls, answer)))
         return answer
     if own.__module__.partition(".")[0] != "torch" and obj.kind == "tensor":
         raise obj.refuse(f"isinstance() with {cls.__name__}")

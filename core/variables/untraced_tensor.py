@@ -13,6 +13,7 @@ import torch
 from ..errors import Unsupported
 from ..graph.history import has_lost_history
 from ..guards.checks import TypeIs
+from ..torch_compat import fakes
 from . import tensor_subclass, wrapper_class
 from .base import BuiltinMethodVariable, VariableTracker
 from .python_module import OpaqueVariable
@@ -29,7 +30,7 @@ def reason_against(value: torch.Tensor) -> str | None:
     """What keeps a real tensor out of a graph, None when nothing does."""
     if wrapper_class.has_own_dispatch(type(value)):
         return wrapper_class.reason_against(value)
-    if type(value) not in TRACED_CLASSES:
+    if type(value) not in TRACED_CLASSES and not is_own_parameter(value):
         return f"a tensor of class {type(value).__name__}"
     if value.device.type == "meta":
         return "a tensor of the meta device"
@@ -44,6 +45,12 @@ def reason_against(value: torch.Tensor) -> str | None:
     if has_lost_history(value):
         return "a view whose base was written to without gradients"
     return None
+
+
+def is_own_parameter(value: torch.Tensor) -> bool:
+    """True for a parameter or buffer of a class of the program's that torch's functions take for a plain tensor."""
+    cls = type(value)
+    return cls not in TRACED_CLASSES and fakes.is_parameter_class(cls) and fakes.is_plain_leaf(value)
 
 
 class UntracedTensorVariable(OpaqueVariable):

@@ -212,3 +212,262 @@ def test_a_program_on_wrapper_tensors_is_one_graph_with_the_results_of_eager(nam
     assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)
     assert outcome(compiled, make) == expected
     assert core.stats()["recompiles"] == 0
+
+
+class Tagged(torch.nn.Parameter):
+    """A parameter with an attribute and a method; torch's functions take it for a plain one."""
+
+    def __new__(cls, data, tag="kept"):
+        made = super().__new__(cls, data)
+        made.tag = tag
+        return made
+
+    def doubled(self):
+        return self * 2
+
+
+class ToPair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return Pair(x.detach(), x.detach() * 2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.first + gradient.second
+
+
+class FromPair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.first + x.second
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Pair(gradient, gradient * 2)
+
+
+class Tag(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = Tagged(plain())
+
+    def forward(self, x):
+        return self.weight.doubled() @ x if self.weight.tag == "kept" else x
+
+
+def tensor_with_views(x):
+    y = x * 2
+    return x.view(16), y, y.t(), y.detach(), y.second
+
+
+def knows_parameters(layer, x):
+    return x * 2 if isinstance(layer.weight, torch.nn.Parameter) else x
+
+
+MORE = {
+    "a tensor and its views": (tensor_with_views, lambda: (pair(grad=True),)),
+    "a parameter's class": (lambda m, x: m(x), lambda: (Tag(), plain())),
+    "is a parameter": (knows_parameters, lambda: (Layer(pair(), True), plain())),
+    "made by a Function": (lambda x: ToPair.apply(x) * 2, lambda: (plain(grad=True),)),
+    "used up by a Function": (lambda x: FromPair.apply(x) * 2, lambda: (pair(grad=True),)),
+    "a backward inside": (lambda x: ((x * x).sum().backward(), x * 2)[1], lambda: (pair(grad=True),)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", MORE)
+def test_more_of_a_wrapper_tensor_is_in_the_graph(name, backend):
+    program, make = MORE[name]
+    expected = outcome(program, make)
+    assert outcome(core.compile(program, backend=backend), make) == expected
+    assert core.stats()["breaks"] == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_of_inner_tensors_become_symbols(backend):
+    def program(x):
+        return (x * 2).sin().t() + x.first.shape[0]
+
+    compiled = core.compile(program, backend=backend)
+    for size in (3, 4, 5, 6):
+        assert outcome(compiled, lambda size=size: (pair(size, 4, grad=True),)) == outcome(
+            program, lambda size=size: (pair(size, 4, grad=True),)
+        )
+    assert (core.stats()["graphs"], core.stats()["recompiles"]) == (2, 1)
+
+
+def test_class_inner_tensors_and_metadata_are_guarded():
+    def program(x):
+        return x * 2
+
+    compiled = core.compile(program, backend="eager")
+    kinds = (
+        *(pair(), Pair(plain().double(), plain().double()), Pair(pair(), pair()), Pair(plain().t(), plain().t())),
+        *(plain(), scaled(), scaled("other"), Scaled(torch.ones(4, 4, dtype=torch.int32), torch.tensor(0.5))),
+    )
+    for value in (*kinds, *kinds):
+        assert described(compiled(value)) == described(program(value))
+    assert core.stats()["graphs"] == len(kinds)
+
+
+def test_an_inner_tensor_put_in_anothers_place_is_read():
+    compiled = core.compile(lambda x: x * 2, backend="aot_eager")
+    value = pair()
+    compiled(value)
+    value.first = torch.ones(4, 4)
+    assert compiled(value).first.eq(2).all()
+
+
+FACTOR = 2.0
+calls: list[str] = []
+
+
+class Read(torch.Tensor):
+    """What its class does depends on a global and on an attribute of the class."""
+
+    power = 1
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __tensor_flatten__(self):
+        return ["inner"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, meta, size, stride):
+        return cls(inner["inner"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        args, kwargs = pytree.tree_map_only(Read, lambda one: one.inner, (args, kwargs or {}))
+        return pytree.tree_map_only(torch.Tensor, cls, func(*args, **kwargs) * FACTOR**cls.power)
+
+
+class Noted(Read):
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        calls.append(str(func))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class Closed(torch.Tensor):
+    """It does not say what it is made of."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        args, kwargs = pytree.tree_map_only(Closed, lambda one: one.inner, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def test_what_the_code_of_the_class_reads_is_guarded(monkeypatch):
+    compiled = core.compile(lambda x: x + 1, backend="aot_eager")
+    value = Read(torch.ones(2))
+    assert compiled(value).inner.tolist() == [4.0, 4.0]
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert compiled(value).inner.tolist() == [6.0, 6.0]
+    monkeypatch.setattr(Read, "power", 2)
+    assert compiled(value).inner.tolist() == [18.0, 18.0]
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (3, 0)
+
+
+def test_a_class_whose_code_has_side_effects_breaks_the_graph_and_keeps_them():
+    compiled = core.compile(lambda x: x + 1, backend="eager")
+    calls.clear()
+    for _ in range(3):
+        assert compiled(Noted(torch.ones(2))).inner.tolist() == [4.0, 4.0]
+    assert calls == ["aten.add.Tensor"] * 3
+    with pytest.raises(
+        core.Unsupported, match=r"(?s)Noted, whose __torch_dispatch__ calls calls.append\(\).*remedy: give"
+    ):
+        core.compile(lambda x: x + 1, backend="eager", fullgraph=True)(Noted(torch.ones(2)))
+    with pytest.raises(core.Unsupported, match="calls calls.append"):
+        core.compile(lambda x: Noted(x) + 1, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def test_a_class_that_can_not_be_taken_apart_breaks_the_graph():
+    program = core.compile(lambda x, y: (x + 1, y * 2), backend="eager")
+    first, second = program(Closed(torch.ones(2)), torch.ones(2))
+    assert (first.tolist(), second.tolist()) == ([2.0, 2.0], [2.0, 2.0])
+    assert core.stats()["breaks"] > 0  # there and in the class's own code, which Python calls
+    with pytest.raises(core.Unsupported, match="has no __tensor_flatten__"):
+        core.compile(lambda x: x + 1, backend="eager", fullgraph=True)(Closed(torch.ones(2)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_gradients_and_of_other_classes_are_those_of_eager(backend):
+    def program(x, y):
+        return (x * y).sin()
+
+    def run(function):
+        torch.manual_seed(0)
+        x, y, other = pair(grad=True), plain(grad=True), pair()
+        (once,) = torch.autograd.grad(function(x, y).sum(), x, create_graph=True)
+        (again,) = torch.autograd.grad((once * once).sum(), x)
+        ((function(x, y) * other).sum() + (y * 2).sum()).backward()
+        return described((once, again, x.grad, y.grad))
+
+    assert run(core.compile(program, backend=backend)) == run(program)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_to_a_wrapper_that_a_backward_needs_is_found(backend):
+    compiled = core.compile(lambda x: x.add_(1), backend=backend)
+    weight, x = pair(grad=True), pair()
+    loss = (weight * x).sum()
+    compiled(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_wrappers_that_share_memory_are_told_apart_from_those_that_do_not(backend):
+    def program(x, y):
+        return x.add_(1), y * 2
+
+    def run(function):
+        torch.manual_seed(0)
+        shared = plain()
+        first = function(pair(), pair())
+        second = function(shared, Pair(shared, plain()))
+        same = pair()
+        return described((first, second, function(same, same)))
+
+    assert run(core.compile(program, backend=backend)) == run(program)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_module_of_wrapper_parameters_is_trained_as_in_eager(backend):
+    def train(compiled):
+        torch.manual_seed(0)
+        layer, x = Layer(pair(), True), plain(2, 4)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        run = core.compile(layer, backend=backend) if compiled else layer
+        for _ in range(3):
+            optimizer.zero_grad()
+            run(x).sum().backward()
+            optimizer.step()
+        return described(layer.weight)
+
+    assert train(True) == train(False)
+    assert (core.stats()["graphs"], core.stats()["breaks"], core.stats()["recompiles"]) == (1, 0, 0)
+
+
+def test_a_break_carries_wrapper_tensors_over():
+    def program(x):
+        y = x * 2
+        print(end="")
+        return y + x
+
+    make = lambda: (pair(grad=True),)  # noqa: E731
+    assert outcome(core.compile(program, backend="aot_eager"), make) == outcome(program, make)
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (2, 1)

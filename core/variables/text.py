@@ -30,10 +30,10 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
     """format(object, spec)."""
     value = value.realize(tx)
     spec = spec.realize(tx) if spec is not None else tx.constant("")
-    if value.kind == "symbolic":
     later = text_later(tx, format, [value, spec])
     if later is not None:
         return later
+    if value.kind == "symbolic":
         value = value.specialize(tx)  # type: ignore[attr-defined]
     cls = value.python_type()
     if isinstance(find_special(cls, "__format__"), types.FunctionType):

@@ -49,8 +49,10 @@ _GRADIENTS = (
 def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> Any:
     """`result` of a call on fakes, with the strides that the kernel's would have.
 
-    Sizes and strides that are symbols are left as they are.
+    Sizes and strides that are symbols are left as they are. A result that the kernel leaves out is None.
     """
+    if op is torch.ops.aten._native_multi_head_attention.default and not _argument(op, "need_weights", args, kwargs):
+        return (result[0], None)  # the fakes make weights that no kernel gives
     layout = _layout_of(op)
     if layout is None or kwargs.get("memory_format") not in (None, torch.preserve_format):
         return result
@@ -72,6 +74,14 @@ def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str
         return result
     made = [_laid_out(mode, item, size, strides) for item in results]
     return made[0] if isinstance(result, torch.Tensor) else type(result)(made)
+
+
+def _argument(op: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a call gives for an argument of the schema, its default included."""
+    for place, argument in enumerate(op._schema.arguments):
+        if argument.name == name:
+            return args[place] if place < len(args) else kwargs.get(name, argument.default_value)
+    return None
 
 
 def _laid_out(mode: Any, item: Any, size: Sequence[int], strides: Strides) -> Any:

@@ -126,9 +126,9 @@ def _float_to_same(device: torch.device, /, x: Any, *settings: Any, **options: A
 
 
 @_rule("add.Tensor sub.Tensor mul.Tensor maximum minimum rsub.Scalar")
-def _ring_operation(device: torch.device, /, x: Any, y: Any, **options: Any) -> list[Made] | None:
+def _ring_operation(device: torch.device, /, x: Any, y: Any, *settings: Any, **options: Any) -> list[Made] | None:
     """Of operands with one floating or integer dtype, or an operand and a number of its kind."""
-    whole = all(isinstance(item, torch.Tensor) or type(item) is int for item in (x, y, *options.values()))
+    whole = all(isinstance(item, torch.Tensor) or type(item) is int for item in (x, y, *settings, *options.values()))
     if not isinstance(x, torch.Tensor) or x.dtype not in _INTEGERS:
         return _arithmetic(device, x, y, **options)
     if not whole or (isinstance(y, torch.Tensor) and y.dtype != x.dtype):
@@ -251,7 +251,7 @@ def _choice(device: torch.device, condition: Any, x: Any, y: Any) -> list[Made] 
 
 
 @_rule("gather")
-def _gather(device: torch.device, /, x: Any, dim: int, index: Any) -> list[Made] | None:
+def _gather(device: torch.device, /, x: Any, dim: int, index: Any, **options: Any) -> list[Made] | None:
     """Where no size of the index is larger than the tensor's."""
     if index.dtype is not torch.int64 or index.dim() != x.dim() or not -x.dim() <= dim < x.dim():
         return None

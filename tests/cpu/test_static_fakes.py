@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 import torch
 
+import core
 from core import torch_compat
 from core.graph import static_fakes
 from core.graph.recorder import AtenRecord, new_recorder
@@ -265,3 +267,23 @@ def test_the_recorder_notes_the_same_calls_by_rule_and_by_torch(monkeypatch):
     monkeypatch.setattr(static_fakes, "run", lambda *call: taken.append(original(*call)) or NotImplemented)
     assert recorded() == by_rule
     assert sum(result is not NotImplemented for result in taken) >= 5
+
+
+def test_every_rule_takes_every_argument_that_its_operator_has():
+    for name, rule in static_fakes._RULES.items():
+        packet, _, overload = name.removeprefix("aten::").partition(".")
+        schema = getattr(getattr(aten, packet), overload or "default")._schema
+        given = [None for argument in schema.arguments if not argument.kwarg_only]
+        named = {argument.name: None for argument in schema.arguments if argument.kwarg_only}
+        inspect.signature(rule).bind(None, *given, **named)
+
+
+def test_a_number_less_a_multiple_of_a_tensor_and_a_sparse_gradient():
+    def fn(x, index):
+        return torch.rsub(x, 2, alpha=3), torch.gather(x, 1, index, sparse_grad=True)
+
+    index = torch.zeros(3, 1, dtype=torch.int64)
+    for x in (X, INDICES.repeat(2, 2)[:3]):
+        for backend in ("eager", "aot_eager"):
+            got = core.compile(fn, backend=backend, fullgraph=True)(x, index)
+            assert all(map(torch.equal, got, fn(x, index)))

@@ -167,3 +167,13 @@ CONTROL = {
 @pytest.mark.parametrize("name", CONTROL)
 def test_control_flow_operators_are_one_graph(name):
     agrees(CONTROL[name])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("weights", [False, True], ids=["without weights", "with weights"])
+def test_attention_in_evaluation_gives_what_its_fast_path_gives(backend, weights):
+    def build():
+        module = nn.MultiheadAttention(8, 2, batch_first=True).eval().requires_grad_(False)
+        return lambda x: module(x, x, x, need_weights=weights), (torch.randn(2, 3, 8),)
+
+    agrees(build, backend)

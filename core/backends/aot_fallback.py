@@ -73,6 +73,8 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
         return False  # it counts their offsets from where the tensor begins, or from what it takes for its base
     if captured.needs_grad and captured.mutated and _sharing_memory(captured):
         return False  # what it makes of their common memory has other results
+    if captured.needs_grad and captured.record is not None and len({call.grad for call in captured.record.calls}) > 1:
+        return False  # views taken while gradients are off come out with a history
     if any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes):
         return True
     if captured.record is not None and captured.record.refused is not None:

@@ -96,7 +96,8 @@ class OutputPlan:
             return self._numbered(ViewOfInput(index, self._steps(alias)), alias)
         # a view without history or with repeated elements can't be a result of its own
         untracked = fake.requires_grad and self._history(fake) is None
-        if self._sharers[alias.store] == 1 and (alias.is_root or not (untracked or overlaps(alias.val))):
+        apart = alias.is_root or not (untracked or overlaps(alias.val) or _is_one_of_several(alias))
+        if self._sharers[alias.store] == 1 and apart:
             return Slot(self._tensor_slot(alias, self._carries_gradient(fake)))
         base = self._pass.alias_of(root.fake)  # not the root itself if its shape was changed in place (t_)
         self._check_gradient(alias, self._history(root.fake))
@@ -209,6 +210,11 @@ class OutputPlan:
         if fake.requires_grad and self._history(fake) is None:
             raise Refused("a tensor made in the graph was given requires_grad and returned")
         return fake.requires_grad
+
+
+def _is_one_of_several(alias: Alias) -> bool:
+    """Whether autograd knows it as one of several views of one call: writing to such a view in place is an error."""
+    return bool(alias.fake.requires_grad) and any(link.item is not None and link.grad for link in alias.chain())
 
 
 def slot_info(fake: Any, differentiable: bool) -> SlotInfo:

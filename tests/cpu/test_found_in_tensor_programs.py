@@ -142,3 +142,92 @@ def looks_at_a_leaf_without_gradients(x):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_views_taken_without_gradients_require_them_where_eager_says_so(make, backend):
     same_as_eager(looks_at_a_leaf_without_gradients, lambda: (make().requires_grad_(),), backend)
+
+
+@pytest.mark.parametrize("take", [lambda y: y.chunk(2)[0], lambda y: y.split(1)[1], lambda y: y.unbind()[0][1:]])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_of_several_views_is_still_one_behind_a_break(take, backend):
+    def fn(x):
+        part = take(x * 2)
+        print(end="")
+        part.mul_(2)
+        return part
+
+    core.reset()
+    compiled = core.compile(fn, backend=backend)
+    for _ in range(2):
+        words = []
+        for subject in (fn, compiled):
+            with pytest.raises(RuntimeError, match="is a view and is being modified inplace") as raised:
+                subject(torch.ones(4, 4, requires_grad=True))
+            words.append(str(raised.value))
+        assert words[0] == words[1]
+    assert core.stats()["breaks"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_part_that_was_made_without_gradients_is_written_to_behind_a_break(backend):
+    def fn(x):
+        part = (x * 2).chunk(2)[0]
+        print(end="")
+        part.mul_(2)
+        return part
+
+    core.reset()
+    assert torch.equal(core.compile(fn, backend=backend)(torch.ones(4)), fn(torch.ones(4)))
+    assert core.stats()["breaks"] == 1
+
+
+def writes_to_one_of_two(x, y):
+    z = torch.tanh(x)
+    with torch.no_grad():
+        y[y > 0] = 0.5
+    return y.shape[0], z.shape[0]
+
+
+def reads_between_the_elements(x):
+    with torch.no_grad():
+        x.add_(3)
+        windows = x.as_strided((2, 3), (1, 2), 1)
+    return windows % 2, x.view_as(x)
+
+
+def grows_a_view_in_place(y):
+    spread = y.expand(2, *y.shape).std(0, correction=0)
+    with torch.no_grad():
+        flat = spread.view(-1)
+    again = flat.abs().sqrt()[...]
+    again.unsqueeze_(0)
+    return again, flat, flat.detach()
+
+
+def related():
+    x = torch.randn(3, 4, 2)[..., 0].requires_grad_() * 1.0
+    return x, x[:]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [
+        (writes_to_one_of_two, related),
+        (reads_between_the_elements, lambda: (torch.randn(4, 6)[..., 1:5],)),
+        (grows_a_view_in_place, lambda: (torch.randn(3, requires_grad=True),)),
+    ],
+)
+def test_what_is_refused_and_no_second_tracer_does_right_runs_as_captured(fn, make, backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+    core.reset()
+    compiled = core.compile(fn, backend=backend)
+    for _ in range(2):
+        torch.manual_seed(0)
+        ours, inputs = compiled(*(given := make())), given
+        torch.manual_seed(0)
+        theirs, expected = fn(*(given := make())), given
+        for got, want in zip((*ours, *inputs), (*theirs, *expected)):
+            if isinstance(want, torch.Tensor):
+                assert torch.equal(got.detach(), want.detach())
+                assert (got.requires_grad, got.is_leaf) == (want.requires_grad, want.is_leaf)
+            else:
+                assert got == want
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)

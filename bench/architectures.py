@@ -52,33 +52,34 @@ def _weighted(out: torch.Tensor) -> torch.Tensor:
     return (out.float() * torch.arange(out.numel()).reshape(out.shape).cos()).sum()
 
 
-def _tokens(length: int = 16, batch: int = 2) -> torch.Tensor:
+def tokens(length: int = 16, batch: int = 2) -> torch.Tensor:
     return torch.randint(5, VOCABULARY, (batch, length))
 
 
-def _text(model: str, config: str, **settings: Any) -> Callable[[], Architecture]:
-    """A transformers model of token ids."""
-
-    def make() -> Architecture:
-        import transformers
-
-        settled = getattr(transformers, config)(**{"vocab_size": VOCABULARY, **settings})
-        return Architecture(getattr(transformers, model)(settled), {"input_ids": _tokens()})
-
-    return make
+Maker = Callable[[], Architecture]
+Makers = dict[str, Maker]
 
 
-def _pixels(model: str, config: str, batch: int = 2, size: int = 32, **settings: Any) -> Callable[[], Architecture]:
-    """A transformers model of pictures."""
+def model_of(model: str, config: str, inputs: Callable[[], dict[str, Any]], **settings: Any) -> Maker:
+    """A transformers model of these inputs, by the names of its class and of its config's."""
 
     def make() -> Architecture:
         import transformers
 
         settled = getattr(transformers, config)(**settings)
-        pictures = torch.randn(batch, 3, size, size)
-        return Architecture(getattr(transformers, model)(settled), {"pixel_values": pictures})
+        return Architecture(getattr(transformers, model)(settled), inputs())
 
     return make
+
+
+def text(model: str, config: str, **settings: Any) -> Maker:
+    """A transformers model of token ids."""
+    return model_of(model, config, lambda: {"input_ids": tokens()}, **{"vocab_size": VOCABULARY, **settings})
+
+
+def pixels(model: str, config: str, batch: int = 2, size: int = 32, **settings: Any) -> Maker:
+    """A transformers model of pictures."""
+    return model_of(model, config, lambda: {"pixel_values": torch.randn(batch, 3, size, size)}, **settings)
 
 
 # -- transformers: more than one input -------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ def t5() -> Architecture:
     from transformers import T5Config, T5ForConditionalGeneration
 
     config = T5Config(vocab_size=VOCABULARY, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)
-    inputs = {"input_ids": _tokens(), "decoder_input_ids": _tokens(8)}
+    inputs = {"input_ids": tokens(), "decoder_input_ids": tokens(8)}
     return Architecture(T5ForConditionalGeneration(config), inputs)
 
 
@@ -104,7 +105,7 @@ def bart() -> Architecture:
     from transformers import BartConfig, BartForConditionalGeneration
 
     config = BartConfig(vocab_size=VOCABULARY, d_model=64, **_encoder_decoder())
-    return Architecture(BartForConditionalGeneration(config), {"input_ids": _tokens(), "decoder_input_ids": _tokens(8)})
+    return Architecture(BartForConditionalGeneration(config), {"input_ids": tokens(), "decoder_input_ids": tokens(8)})
 
 
 def whisper() -> Architecture:
@@ -113,7 +114,7 @@ def whisper() -> Architecture:
 
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
     config = WhisperConfig(vocab_size=VOCABULARY, d_model=64, max_source_positions=50, **special, **_encoder_decoder())
-    inputs = {"input_features": torch.randn(2, 80, 100), "decoder_input_ids": _tokens(8)}
+    inputs = {"input_features": torch.randn(2, 80, 100), "decoder_input_ids": tokens(8)}
     return Architecture(WhisperForConditionalGeneration(config), inputs)
 
 
@@ -123,7 +124,7 @@ def clip() -> Architecture:
 
     text = {"vocab_size": VOCABULARY, "eos_token_id": 2, "projection_dim": 32, **WIDTHS}
     config = CLIPConfig(text_config=text, vision_config={"projection_dim": 32, **PICTURE}, projection_dim=32)
-    return Architecture(CLIPModel(config), {"input_ids": _tokens(), "pixel_values": torch.randn(2, 3, 32, 32)})
+    return Architecture(CLIPModel(config), {"input_ids": tokens(), "pixel_values": torch.randn(2, 3, 32, 32)})
 
 
 def sam() -> Architecture:
@@ -295,17 +296,17 @@ def recommender() -> Architecture:
 
 def lstm() -> Architecture:
     """A tagger over LSTMs."""
-    return Architecture(Tagger(nn.LSTM), {"tokens": _tokens()})
+    return Architecture(Tagger(nn.LSTM), {"tokens": tokens()})
 
 
 def gru() -> Architecture:
     """A tagger over GRUs."""
-    return Architecture(Tagger(nn.GRU), {"tokens": _tokens()})
+    return Architecture(Tagger(nn.GRU), {"tokens": tokens()})
 
 
 def translator() -> Architecture:
     """nn.Transformer."""
-    return Architecture(Translator(), {"source": _tokens(), "target": _tokens(8)})
+    return Architecture(Translator(), {"source": tokens(), "target": tokens(8)})
 
 
 def unet() -> Architecture:
@@ -313,24 +314,24 @@ def unet() -> Architecture:
     return Architecture(UNet(), {"x": torch.randn(2, 3, 16, 16)})
 
 
-ARCHITECTURES: dict[str, Callable[[], Architecture]] = {
-    "bert": _text("BertModel", "BertConfig", **WIDTHS),
-    "gpt2": _text("GPT2LMHeadModel", "GPT2Config", n_embd=64, n_layer=2, n_head=4),
-    "llama": _text("LlamaForCausalLM", "LlamaConfig", **GROUPED),
-    "mistral": _text("MistralForCausalLM", "MistralConfig", **GROUPED),
-    "qwen3": _text("Qwen3ForCausalLM", "Qwen3Config", head_dim=16, **GROUPED),
-    "gemma2": _text("Gemma2ForCausalLM", "Gemma2Config", head_dim=16, **GROUPED),
-    "phi3": _text("Phi3ForCausalLM", "Phi3Config", pad_token_id=0, **GROUPED),
-    "mixtral": _text("MixtralForCausalLM", "MixtralConfig", num_local_experts=4, **GROUPED),
+ARCHITECTURES: Makers = {
+    "bert": text("BertModel", "BertConfig", **WIDTHS),
+    "gpt2": text("GPT2LMHeadModel", "GPT2Config", n_embd=64, n_layer=2, n_head=4),
+    "llama": text("LlamaForCausalLM", "LlamaConfig", **GROUPED),
+    "mistral": text("MistralForCausalLM", "MistralConfig", **GROUPED),
+    "qwen3": text("Qwen3ForCausalLM", "Qwen3Config", head_dim=16, **GROUPED),
+    "gemma2": text("Gemma2ForCausalLM", "Gemma2Config", head_dim=16, **GROUPED),
+    "phi3": text("Phi3ForCausalLM", "Phi3Config", pad_token_id=0, **GROUPED),
+    "mixtral": text("MixtralForCausalLM", "MixtralConfig", num_local_experts=4, **GROUPED),
     "t5": t5,
     "bart": bart,
     "whisper": whisper,
-    "vit": _pixels("ViTModel", "ViTConfig", **PICTURE),
+    "vit": pixels("ViTModel", "ViTConfig", **PICTURE),
     "clip": clip,
-    "deberta": _text(
+    "deberta": text(
         "DebertaV2Model", "DebertaV2Config", relative_attention=True, pos_att_type=["p2c", "c2p"], **WIDTHS
     ),
-    "swin": _pixels(
+    "swin": pixels(
         "SwinModel",
         "SwinConfig",
         image_size=32,
@@ -341,8 +342,8 @@ ARCHITECTURES: dict[str, Callable[[], Architecture]] = {
         window_size=4,
     ),
     "sam": sam,
-    "mamba": _text("MambaForCausalLM", "MambaConfig", hidden_size=64, num_hidden_layers=2, state_size=8),
-    "mamba2": _text(
+    "mamba": text("MambaForCausalLM", "MambaConfig", hidden_size=64, num_hidden_layers=2, state_size=8),
+    "mamba2": text(
         "Mamba2ForCausalLM",
         "Mamba2Config",
         hidden_size=64,
@@ -354,11 +355,11 @@ ARCHITECTURES: dict[str, Callable[[], Architecture]] = {
         chunk_size=8,
     ),
     "wav2vec2": wav2vec2,
-    "albert": _text("AlbertModel", "AlbertConfig", embedding_size=32, **WIDTHS),
-    "convnext": _pixels(
+    "albert": text("AlbertModel", "AlbertConfig", embedding_size=32, **WIDTHS),
+    "convnext": pixels(
         "ConvNextModel", "ConvNextConfig", hidden_sizes=[16, 32], depths=[1, 1], num_stages=2, image_size=32
     ),
-    "segformer": _pixels(
+    "segformer": pixels(
         "SegformerModel",
         "SegformerConfig",
         num_encoder_blocks=2,
@@ -370,7 +371,7 @@ ARCHITECTURES: dict[str, Callable[[], Architecture]] = {
         num_attention_heads=[1, 2],
         mlp_ratios=[2, 2],
     ),
-    "yolos": _pixels("YolosModel", "YolosConfig", **{**PICTURE, "image_size": [32, 32]}, num_detection_tokens=5),
+    "yolos": pixels("YolosModel", "YolosConfig", **{**PICTURE, "image_size": [32, 32]}, num_detection_tokens=5),
     "detr": detr,
     "lstm": lstm,
     "gru": gru,

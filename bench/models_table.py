@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import multiprocessing
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,11 +28,13 @@ from core.plugin import installed_version
 
 from .vendor_table import machine
 
-ROOT = Path(__file__).resolve().parent.parent
 PEER = "torch.compile"
 TOLERANCE = 1e-4  # relative; fp32 through a backward
 NEGLIGIBLE = 1e-3  # of the largest tensor's norm: gradients below it are differences of what cancels
 TIMEOUT_S = 900
+PRELOADED = ("torch", "transformers.modeling_utils", "transformers.generation")
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+ERRORS = "said.txt"
 SIDE = f"{'graphs':>6} {'breaks':>6} {'recompiles':>10} {'error':>8} {'first s':>7}"
 
 
@@ -64,6 +66,9 @@ def measure(name: str, mode: str, implementation: str, clock: str) -> dict[str, 
     import torch
 
     from .table_rows import row
+
+    if clock == "cpu":
+        torch.set_num_threads(1)  # threads that wait for one another would be counted
 
     def run(target: Any) -> list[Any]:
         torch.manual_seed(1)
@@ -127,25 +132,38 @@ def counted(reasons: list[str]) -> list[str]:
 
 
 def in_process(name: str, mode: str, implementation: str, clock: str) -> dict[str, Any]:
-    """measure() in a new process with empty caches."""
-    half = {"name": name, "mode": mode, "implementation": implementation}
-    command = [sys.executable, "-m", "bench.models_table", "--measure", name, mode, implementation, clock]
-    with tempfile.TemporaryDirectory() as empty:
-        caches = {"CORE_CACHE_DIR": f"{empty}/core", "TORCHINDUCTOR_CACHE_DIR": f"{empty}/peer"}
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **caches}
-        if clock == "cpu":
-            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # compilers that are waited for, so that they count
+    """measure() in a process of its own, with empty caches. It is forked from one that has imported the libraries."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    half = (name, mode, implementation, clock)
+    failed = {"name": name, "mode": mode, "implementation": implementation}
+    with tempfile.TemporaryDirectory() as folder:
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_measure_and_send, args=(sender, folder, half))
+        process.start()
+        sender.close()
+        found: dict[str, Any] = {**failed, "failed": f"no result after {TIMEOUT_S} s"}
         try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return {**half, "failed": f"no result after {TIMEOUT_S} s"}
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        return {**half, "failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
-    found: dict[str, Any] = json.loads(lines[-1])
+            if receiver.poll(TIMEOUT_S):
+                found = receiver.recv()
+        except EOFError:
+            process.join()
+            said = (Path(folder) / ERRORS).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            found = {**failed, "failed": said[-1] if said else f"exit status {process.exitcode}"}
+        process.kill()
+        process.join()
     return found
+
+
+def _measure_and_send(sender: Any, folder: str, half: tuple[str, str, str, str]) -> None:
+    """The new process: its caches and what it says are in the folder."""
+    said = os.open(f"{folder}/{ERRORS}", os.O_WRONLY | os.O_CREAT)
+    for standard in (1, 2):
+        os.dup2(said, standard)
+    os.environ.update(CORE_CACHE_DIR=f"{folder}/core", TORCHINDUCTOR_CACHE_DIR=f"{folder}/peer", **OFFLINE)
+    if half[-1] == "cpu":
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # compilers that are waited for, so that they count
+    sender.send(measure(*half))
 
 
 # -- what a stopped run has done -------------------------------------------------------------------------------------
@@ -235,6 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peer", nargs="*", metavar="BACKEND", help="also torch.compile, with inductor or with these")
     parser.add_argument("--backend", default="inductor", help="of core")
     parser.add_argument("--only", default="", help="names of rows; default: all")
+    parser.add_argument("--set", choices=("main", "more"), default="main", help="which rows there are")
     parser.add_argument("--modes", default="", help="infer, train, generate, step; default: all that a row has")
     parser.add_argument("--shard", default="0/1", metavar="I/N", help="each Nth name, beginning with the Ith")
     parser.add_argument("--state", type=Path, help="keep each measurement here; those that are here are not made again")
@@ -245,17 +264,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="cpu: of the process and its compilers",
     )
     parser.add_argument("--json", action="store_true", help="all numbers with machine and versions, in place of text")
-    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.measure:
-        print(json.dumps(measure(*options.measure)))
-        return 0
-    from .table_rows import modes_of, names
+    from .table_rows import SETS, modes_of
 
     peers = [] if options.peer is None else options.peer or ["inductor"]
     implementations = [f"core:{options.backend}", *(f"{PEER}:{backend}" for backend in peers)]
     first, _, step = options.shard.partition("/")
-    chosen = (options.only.split(",") if options.only else names())[int(first) :: int(step)]
+    chosen = (options.only.split(",") if options.only else SETS[options.set])[int(first) :: int(step)]
     modes = options.modes.split(",") if options.modes else None
     if not options.json:
         print("  ".join([" " * 21, *(name.center(len(SIDE), "-") for name in implementations)]).rstrip())

@@ -13,7 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .architectures import ARCHITECTURES, make
+from .architectures import ARCHITECTURES, Architecture
+from .joined_architectures import JOINED
+from .sense_architectures import SERIES, SOUNDS, VISION
+from .text_architectures import DECODERS, ENCODERS, TRANSLATORS
 
 MODES = ("infer", "train", "generate", "step")
 GENERATORS = ("gpt2", "llama", "t5")
@@ -24,6 +27,8 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-2),
     "rmsprop": lambda parameters: torch.optim.RMSprop(parameters, lr=1e-2),
 }
+MORE = {**ENCODERS, **DECODERS, **TRANSLATORS, **VISION, **SOUNDS, **SERIES, **JOINED}
+SETS: dict[str, tuple[str, ...]] = {"main": (*ARCHITECTURES, *OPTIMIZERS), "more": tuple(MORE)}
 
 
 @dataclass
@@ -41,16 +46,16 @@ def modes_of(name: str) -> tuple[str, ...]:
     return MODES[:3] if name in GENERATORS else MODES[:2]
 
 
-def names() -> list[str]:
-    """All rows' names, architectures first."""
-    return [*ARCHITECTURES, *OPTIMIZERS]
+def _subject(name: str) -> Architecture:
+    torch.manual_seed(0)
+    return (ARCHITECTURES.get(name) or MORE[name])()
 
 
 def row(name: str, mode: str) -> Row:
     """The row with the same weights and inputs each time."""
     if mode == "step":
         return _optimizer(name)
-    subject = make(name)
+    subject = _subject(name)
     subject.model.train(mode == "train")
     if mode == "generate":
         return _generation(subject.model, subject.inputs["input_ids"])

@@ -53,6 +53,7 @@ class Unsupported(CoreError):
     """Capture met something it does not trace. Without fullgraph it becomes a graph break; with it, it is raised."""
 
     id = "CORE-C001"
+    met_again = False  # on the way out it passed a call that is captured as a frame of its own, if this frame breaks
 
 
 class RecompileLimit(CoreError):

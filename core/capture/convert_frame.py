@@ -206,7 +206,7 @@ class FrameCompiler:
             return False
         try:
             policy.refuse_code(frame.code)
-            state.latest = self._captured_entry(state, frame, began)
+            state.latest = self._captured_entry(state, frame, began, self._only_enters(owner))
             return state.latest
         except Unsupported as refusal:
             if self.options.fullgraph:
@@ -281,7 +281,12 @@ class FrameCompiler:
             return None
         return _C.Entry(None, frame.code.replace(), False, EntryRecord([], None, frame.code))
 
-    def _captured_entry(self, state: FrameState, frame: FrameInput, began: float) -> Any:
+    def _only_enters(self, owner: Any) -> bool:
+        """True for the function of ours by which a module is called: a break further in is that of the module's code,
+        which tells it."""
+        return self.options.nested and "_core_entry" in getattr(getattr(owner, "fn", None), "__dict__", ())
+
+    def _captured_entry(self, state: FrameState, frame: FrameInput, began: float, only_enters: bool) -> Any:
         stop: Stop | None = None
         refusal: Unsupported | None = None
         state.unbacked = True
@@ -318,7 +323,7 @@ class FrameCompiler:
                 continue
             finally:
                 trace.release()
-            if not closed and refusal is not None:
+            if not closed and refusal is not None and not (only_enters and refusal.met_again):
                 emit(GraphBroken(refusal.what, refusal.where, refusal.remedy))
             return entry
         raise refusal or Unsupported("capture found a new break on every try", remedy="report this function")

@@ -23,6 +23,7 @@ from ..errors import Unsupported, UserLine
 from ..guards.source import LocalSource
 from ..variables.base import NotConstant, ObservedException, VariableTracker
 from ..variables.cell import CellVariable
+from ..variables.tensor_truth import AskedFurtherIn
 from .breaks import BreakHere, FoundBreak, NeedsFrame, Stop, is_missed, outside, rebound
 from .opcodes.calls import CallOpcodes
 from .opcodes.containers import ContainerOpcodes
@@ -31,6 +32,7 @@ from .opcodes.exceptions import ExceptionOpcodes
 from .opcodes.functions import FunctionOpcodes
 from .opcodes.operators import OperatorOpcodes
 from .opcodes.variables import VariableOpcodes
+from .policy import code_is_skipped
 from .side_effects import NotGivenBack
 from .trace import Trace
 from .tracer import TracerServices
@@ -166,6 +168,7 @@ class Interpreter(
         except Unsupported as refusal:
             if refusal.where is None:
                 refusal.where = self.line
+            refusal.met_again |= self.parent is not None and code_is_skipped(self.code, self.globals_dict) is None
             raise
         except NotConstant as unknown:
             raise Unsupported(
@@ -227,7 +230,10 @@ class RootInterpreter(Interpreter):
         except Unsupported as refusal:
             if self.index <= self._prologue:  # a value that is handed on can't be looked at: nothing begins before it
                 raise
-            raise FoundBreak(self._last_step_before(self.trace.exceptions), refusal) from refusal
+            stop = self._last_step_before(self.trace.exceptions)
+            if isinstance(refusal, AskedFurtherIn):
+                stop = min(stop, refusal.read_at)
+            raise FoundBreak(stop, refusal) from refusal
         except ObservedException as raised:
             raise FoundBreak(self._last_step_before([*self.trace.exceptions, raised.value]), None) from raised
         self.steps += 1

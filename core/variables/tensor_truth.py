@@ -21,14 +21,25 @@ if TYPE_CHECKING:
 VT = VariableTracker
 
 
+class AskedFurtherIn(Unsupported):
+    """A call that was handed the bool decides by it. `read_at`: the step of the root frame that read it."""
+
+    read_at = 0
+
+
 class TensorTruthVariable(VariableTracker):
-    """A bool. `value` is the GraphValue of a bool tensor of no dimension that nothing else writes to."""
+    """A bool. `value` is the GraphValue of a bool tensor of no dimension that nothing else writes to.
+
+    The program read it at step `read_at` of the root frame, `depth` calls below that.
+    """
 
     kind = "tensor_truth"
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, read_at: int, depth: int) -> None:
         super().__init__(None)
         self.value = value
+        self.read_at = read_at
+        self.depth = depth
 
     @property
     def fake(self) -> Any:
@@ -38,15 +49,20 @@ class TensorTruthVariable(VariableTracker):
         return bool
 
     def truth(self, tx: Tracer) -> bool:
-        raise Unsupported(
+        # a break where a deeper call asks is one in each call on the way, and in each further call that asks
+        kind = AskedFurtherIn if tx.trace.depth > self.depth else Unsupported
+        refusal = kind(
             "a branch depends on the value of a tensor",
             remedy="use torch.where or torch.cond, or make the decision outside the compiled function",
         )
+        if isinstance(refusal, AskedFurtherIn):
+            refusal.read_at = self.read_at
+        raise refusal
 
     def negated(self, tx: Tracer) -> VT:
         """not object."""
         tensor = tx.graph_result(self.value)
-        return TensorTruthVariable(tx.graph_call(torch.logical_not, [tensor], {}).value)
+        return TensorTruthVariable(tx.graph_call(torch.logical_not, [tensor], {}).value, self.read_at, self.depth)
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:
         raise self.refuse("a comparison")
@@ -70,7 +86,8 @@ def truth_of(tx: Tracer, tensor: VT) -> VT | None:
         return None
     flat = tx.graph_method("detach", [tensor], {}) if fake.requires_grad else tensor
     flat = tx.graph_method("reshape", [flat, tx.new_tuple([])], {}) if fake.ndim else flat
-    return TensorTruthVariable(tx.graph_call(torch.ne, [flat, tx.constant(0)], {}).value)
+    answer = tx.graph_call(torch.ne, [flat, tx.constant(0)], {})
+    return TensorTruthVariable(answer.value, tx.trace.step, tx.trace.depth)  # type: ignore[attr-defined]
 
 
 def found_in(tx: Tracer, container: VT, item: VT) -> VT | None:
@@ -106,7 +123,7 @@ def _is_comparable(tracker: VT) -> bool:
 def _either(tx: Tracer, left: VT, right: TensorTruthVariable) -> VT:
     assert isinstance(left, TensorTruthVariable)
     tensors = [tx.graph_result(left.value), tx.graph_result(right.value)]
-    return TensorTruthVariable(tx.graph_call(torch.logical_or, tensors, {}).value)
+    return TensorTruthVariable(tx.graph_call(torch.logical_or, tensors, {}).value, left.read_at, left.depth)
 
 
 def ask(tx: Tracer, fn: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:

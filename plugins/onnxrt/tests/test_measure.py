@@ -31,7 +31,12 @@ def test_a_side_that_can_not_work_here_has_its_reason(measure, monkeypatch, caps
     monkeypatch.setattr(measure, "SIDES", sides)
     assert measure.main(["--rounds", "1", "--device", "cpu"]) == 0
     out = capsys.readouterr().out
-    assert out.count("of a GPU") == 2 and "can't work on cpu" in out and "error" in out and "onnxruntime" in out.splitlines()[-1]
+    assert (
+        out.count("of a GPU") == 2
+        and "can't work on cpu" in out
+        and "error" in out
+        and "onnxruntime" in out.splitlines()[-1]
+    )
 
 
 def test_a_wrong_result_is_the_exit_status(measure, monkeypatch):

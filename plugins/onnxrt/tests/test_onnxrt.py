@@ -298,6 +298,35 @@ def test_training_is_off_by_default_and_right_when_asked_for():
         assert (kernels()[0] > 0) is native
 
 
+HIDDEN = torch.zeros(2, 1, 5, 6).index_fill(2, torch.tensor([1]), -float("inf"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "settings", [{}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": HIDDEN}, {"attn_mask": HIDDEN == 0}]
+)
+def test_gradients_of_attention_are_as_exact_as_eager_s_and_hidden_rows_have_none(settings, dtype):
+    def gradients(fn, kind):
+        leaves = [value.to(kind).clone().requires_grad_() for value in values]
+        result = fn(*leaves)
+        return [result.detach(), *torch.autograd.grad(result.square().sum(), leaves)]
+
+    def attention(q, k, v):
+        cast = {
+            key: value.to(q.dtype) if key == "attn_mask" and value.is_floating_point() else value
+            for key, value in settings.items()
+        }
+        return nn.functional.scaled_dot_product_attention(q, k, v, **cast)
+
+    torch.manual_seed(0)
+    values = [torch.randn(2, 3, rows, 8).to(dtype) for rows in (5, 6, 6)]
+    got = gradients(compiled(attention, options={"training": True}, fallback=()), dtype)
+    assert kernels()[1] == 0
+    for one, other, exact in zip(got, gradients(attention, dtype), gradients(attention, torch.float64)):
+        mine, eager = ((value.double() - exact).norm() for value in (one, other))
+        assert mine <= 2 * eager + torch.finfo(dtype).eps * exact.norm()
+
+
 def test_threads_have_bindings_of_their_own():
     from concurrent.futures import ThreadPoolExecutor
 

@@ -207,6 +207,21 @@ def test_input_mutation_gradients_and_results_of_earlier_calls():
 
 
 @needs_tvm
+def test_gradients_of_attention_with_a_row_that_is_masked_as_a_whole():
+    mask = torch.zeros(1, 1, 5, 6).index_fill(2, torch.tensor([1]), -float("inf"))
+
+    def attention(q, k, v):
+        return nn.functional.scaled_dot_product_attention(q, k, v, mask)
+
+    values = [torch.randn(1, 2, rows, 8, requires_grad=True) for rows in (5, 6, 6)]
+    got = compiled(attention, options={"training": True})(*values)
+    want = attention(*values)
+    close(got, want)
+    for mine, other in zip(*(torch.autograd.grad(result.square().sum(), values) for result in (got, want))):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@needs_tvm
 def test_one_program_serves_every_size():
     def fn(x):
         joined = torch.cat([x, x * 2]).reshape(-1, x.shape[0] * 2)

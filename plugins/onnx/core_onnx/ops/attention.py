@@ -27,20 +27,9 @@ def flash_attention(
     """softmax(q k^T * scale + mask) v; rows that are masked as a whole give 0. The second result: log of the sums."""
     if dropout_p:
         raise ConversionError("attention with dropout draws random numbers")
-    factor = scale
-    if factor is None:
-        if not isinstance(query.shape[-1], int):
-            raise ConversionError("attention over heads of symbolic width")
-        factor = 1 / math.sqrt(query.shape[-1])
-    scores = b.node("MatMul", b.node("Mul", query, b.scalar(factor, query.dtype)), _transposed(b, key))
-    if is_causal:
-        scores = b.node("Where", _causal(b, query, key), scores, b.scalar(-math.inf, query.dtype))
-    if attn_mask is not None:
-        if attn_mask.dtype is torch.bool:
-            scores = b.node("Where", attn_mask, scores, b.scalar(-math.inf, query.dtype))
-        else:
-            scores = b.node("Add", scores, b.cast(attn_mask, query.dtype))
+    scores = _scores(b, query, key, is_causal, attn_mask, _factor(query, scale))
     weights = b.node("Softmax", scores, axis=-1)
+    hidden = None
     if attn_mask is not None:
         top = b.node("ReduceMax", scores, b.ints([-1]), keepdims=1)
         hidden = b.node("Equal", top, b.scalar(-math.inf, query.dtype))
@@ -49,7 +38,60 @@ def flash_attention(
     if b.wanted(1):
         wide = b.cast(scores, torch.float32) if query.dtype in (torch.float16, torch.bfloat16) else scores
         sums = b.node("ReduceLogSumExp", wide, b.ints([-1]), keepdims=0)
+        if hidden is not None:  # of a row that is masked as a whole eager keeps 0
+            sums = b.node("Where", b.node("Squeeze", hidden, b.ints([-1])), b.scalar(0, sums.dtype), sums)
     return b.node("MatMul", weights, value), sums
+
+
+def _factor(query: Value, scale: float | None) -> float:
+    if scale is not None:
+        return scale
+    if not isinstance(query.shape[-1], int):
+        raise ConversionError("attention over heads of symbolic width")
+    return 1 / math.sqrt(query.shape[-1])
+
+
+def _scores(
+    b: ModelBuilder, query: Value, key: Value, is_causal: bool, attn_mask: Value | None, factor: float
+) -> Value:
+    """What the softmax is taken of."""
+    scores = b.node("MatMul", b.node("Mul", query, b.scalar(factor, query.dtype)), _transposed(b, key))
+    if is_causal:
+        scores = b.node("Where", _causal(b, query, key), scores, b.scalar(-math.inf, query.dtype))
+    if attn_mask is None:
+        return scores
+    if attn_mask.dtype is torch.bool:
+        return b.node("Where", attn_mask, scores, b.scalar(-math.inf, query.dtype))
+    return b.node("Add", scores, b.cast(attn_mask, query.dtype))
+
+
+@converts("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_attention_backward(
+    b: ModelBuilder,
+    gradient: Value,
+    query: Value,
+    key: Value,
+    value: Value,
+    out: Value,
+    sums: Value,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> tuple[Value, Value, Value]:
+    """The gradients of query, key and value; the weights are made again from the scores and the forward's sums."""
+    if dropout_p:
+        raise ConversionError("attention with dropout draws random numbers")
+    factor = _factor(query, scale)
+    scores = _scores(b, query, key, is_causal, attn_mask, factor)
+    kept = b.cast(b.node("Unsqueeze", sums, b.ints([-1])), query.dtype)
+    weights = b.node("Exp", b.node("Sub", scores, kept))
+    of_value = b.node("MatMul", _transposed(b, weights, query.rank), gradient)
+    of_weights = b.node("MatMul", gradient, _transposed(b, value))
+    total = b.node("ReduceSum", b.node("Mul", gradient, out), b.ints([-1]), keepdims=1)
+    of_scores = b.node("Mul", b.node("Mul", weights, b.node("Sub", of_weights, total)), b.scalar(factor, query.dtype))
+    return b.node("MatMul", of_scores, key), b.node("MatMul", _transposed(b, of_scores, query.rank), query), of_value
 
 
 @converts(
@@ -106,10 +148,11 @@ def _on_cuda(
     return flash_attention(b, query, key, value, dropout_p, is_causal, scale=scale)[0]
 
 
-def _transposed(b: ModelBuilder, key: Value) -> Value:
-    order = list(range(key.rank))
+def _transposed(b: ModelBuilder, matrices: Value, rank: int = 0) -> Value:
+    """The last two dimensions swapped. rank: of a value in between, whose own is not known."""
+    order = list(range(rank or matrices.rank))
     order[-1], order[-2] = order[-2], order[-1]
-    return b.node("Transpose", key, perm=order)
+    return b.node("Transpose", matrices, perm=order)
 
 
 def _causal(b: ModelBuilder, query: Value, key: Value) -> Value:

@@ -85,5 +85,10 @@ def flash_attention(
     )
     logs = None
     if k.wanted(1):
-        logs = k.compute(lambda *at: library("log", sums.at(at)) + level(top, at), 1)
+
+        def log(*at: Any) -> Num:  # of a row that is masked as a whole eager keeps 0
+            total = sums.at(at)
+            return choose(total.equals(0), number(0, wide), library("log", total) + level(top, at))
+
+        logs = k.compute(log, 1)
     return k.compute(lambda *at: mixed.at(at), 0), logs

@@ -70,9 +70,9 @@ def _row(row: Mapping[str, Any]) -> Row:
     return Row(
         model=str(row.get("model", "")),
         backend=str(row.get("backend", "")),
-        run_us=number("run_us", "median_us"),
-        ratio=number("ratio", "speedup"),
-        compile_s=number("compile_s", "compile_seconds"),
+        run_us=number("run_us", "us"),
+        ratio=number("ratio"),
+        compile_s=number("compile_s", "first_s"),
         note=str(row.get("reason") or row.get("note") or row.get("error") or ""),
     )
 

@@ -24,33 +24,72 @@ def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
     bench = subparsers.add_parser(
         "bench", parents=[common], help="time backends on one program and check their results"
     )
-    bench.add_argument("model", metavar="MODEL", help=USE)
+    bench.add_argument("models", metavar="MODEL", nargs="+", help=USE)
     bench.add_argument("--backends", metavar="A,B", default="inductor", help="names, separated by commas")
     bench.add_argument("--training", action="store_true", help="a run is a forward and a backward")
     bench.add_argument("--rounds", type=int, default=30, metavar="N", help="rounds; each runs everything once (30)")
+    bench.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="cpu: time of this process alone, for a busy machine"
+    )
+    bench.add_argument("--machine", metavar="TEXT", default="", help="what --json says it ran on, beside the processor")
     bench.set_defaults(run=_bench)
 
 
 def _bench(parsed: argparse.Namespace) -> int:
-    try:
-        model, arguments = load_model(parsed.model)
-    except (ImportError, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-        if parsed.json:
-            print_json({"error": {"what": f"{parsed.model}: {error}", "remedy": USE}})
-        else:
-            print(f"{parsed.model}: {error}\n{USE}", file=sys.stderr)
-        return USAGE
     names = [name.strip() for name in parsed.backends.split(",") if name.strip()]
-    rows = compare(model, arguments, names, training=parsed.training, rounds=max(parsed.rounds, 1))
+    loaded = []
+    for text in parsed.models:
+        try:
+            loaded.append((text, *load_model(text)))
+        except (ImportError, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+            if parsed.json:
+                print_json({"error": {"what": f"{text}: {error}", "remedy": USE}})
+            else:
+                print(f"{text}: {error}\n{USE}", file=sys.stderr)
+            return USAGE
+    clock = time.process_time if parsed.clock == "cpu" else time.perf_counter
+    rows = []
+    for text, model, arguments in loaded:
+        found = compare(model, arguments, names, training=parsed.training, rounds=max(parsed.rounds, 1), clock=clock)
+        rows += [{"model": text.rpartition(":")[2], **row} for row in found]
     if parsed.json:
-        print_json({"model": parsed.model, "training": parsed.training, "rounds": parsed.rounds, "rows": rows})
+        options = {"model": ", ".join(parsed.models), "training": parsed.training, "rounds": parsed.rounds}
+        print_json({**options, "clock": parsed.clock, **surroundings(parsed.machine), "rows": rows})
     else:
-        print_table(COLUMNS, [{name: _shown(row[name]) for name in COLUMNS} for row in rows])
+        shown = COLUMNS if len(loaded) == 1 else ("model", *COLUMNS)
+        print_table(shown, [{name: _shown(row[name]) for name in shown} for row in rows])
         print(
             "us: median of a run; ratio: median of eager's time over it, round by round (above 1 is faster than eager);"
         )
         print("error: relative root mean square error against float64; error_ratio: as a multiple of eager's")
     return FOUND if any(row["note"] for row in rows) else OK
+
+
+def surroundings(words: str = "") -> dict[str, Any]:
+    """Machine, versions and day of a run, as the catalog's table of benchmarks names them."""
+    import datetime
+    import platform
+
+    import torch
+
+    from .. import __version__
+
+    threads = torch.get_num_threads()
+    cores = f"{os.cpu_count()} cores, {threads} thread{'s' if threads > 1 else ''}"
+    return {
+        "machine": ", ".join(filter(None, (words, _processor() or platform.machine(), cores, platform.system()))),
+        "versions": {"core": __version__, "torch": torch.__version__, "Python": platform.python_version()},
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            found = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+            return next(found, "")
+    except OSError:
+        return ""
 
 
 def load_model(text: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -74,7 +113,13 @@ def load_model(text: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def compare(
-    model: Callable[..., Any], arguments: Sequence[Any], names: Sequence[str], *, training: bool, rounds: int
+    model: Callable[..., Any],
+    arguments: Sequence[Any],
+    names: Sequence[str],
+    *,
+    training: bool,
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[dict[str, Any]]:
     """One row for eager and one a backend. A backend that fails has a note in place of numbers."""
     import core
@@ -90,7 +135,7 @@ def compare(
         try:
             program = own if len(rows) == 1 else core.compile(own, backend=name)
             run = _runner(program, arguments, training)
-            began = time.perf_counter()
+            began = clock()
             results = run()
         except CoreError as error:
             row["note"] = error.what
@@ -98,10 +143,10 @@ def compare(
         except Exception as error:  # the edge of a plugin: the row says what it raised
             row["note"] = f"{type(error).__name__}: {error}"
             continue
-        row["first_s"] = time.perf_counter() - began
+        row["first_s"] = clock() - began
         row["error"] = _error(results, exact)
         runs.append((row, run))
-    _time(runs, rounds)
+    _time(runs, rounds, clock)
     base = rows[0]["error"]
     for row in rows:
         if row["error"] is not None and base:
@@ -109,16 +154,16 @@ def compare(
     return rows
 
 
-def _time(runs: Sequence[tuple[dict[str, Any], Callable[[], Any]]], rounds: int) -> None:
+def _time(runs: Sequence[tuple[dict[str, Any], Callable[[], Any]]], rounds: int, clock: Callable[[], float]) -> None:
     for _ in range(3):
         for _, run in runs:
             run()
     times: list[list[float]] = [[] for _ in runs]
     for turn in range(rounds):
         for at in [*range(turn % len(runs), len(runs)), *range(turn % len(runs))]:
-            began = time.perf_counter()
+            began = clock()
             runs[at][1]()
-            times[at].append(time.perf_counter() - began)
+            times[at].append(clock() - began)
     for (row, _), own in zip(runs, times):
         row["us"] = statistics.median(own) * 1e6
         row["ratio"] = statistics.median(eager / one for eager, one in zip(times[0], own))

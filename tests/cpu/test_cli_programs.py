@@ -95,6 +95,23 @@ def test_bench_has_a_row_for_eager_and_one_a_backend(script, capsys, training):
     assert data["training"] is training and data["rows"][0]["error_ratio"] in (1.0, None)
 
 
+def test_bench_of_several_models_says_what_the_catalog_asks_for(script, capsys, tmp_path):
+    from catalog.site.benchmarks import read_benchmarks
+
+    given = ["bench", f"{script}:factory", f"{script}:factory", "--backends", "eager", "--rounds", "2", "--json"]
+    assert main([*given, "--clock", "cpu", "--machine", "made up"]) == 0
+    out = capsys.readouterr().out
+    assert json.loads(out)["clock"] == "cpu"
+    (tmp_path / "own.json").write_text(out)
+    (benchmark,) = read_benchmarks(tmp_path)
+    assert benchmark.machine.startswith("made up, ") and "torch" in benchmark.versions and len(benchmark.day) == 10
+    assert [(row.model, row.backend) for row in benchmark.rows] == [
+        ("factory", "eager (torch)"),
+        ("factory", "eager"),
+    ] * 2
+    assert all(row.run_us > 0 and row.ratio > 0 and row.compile_s > 0 for row in benchmark.rows)
+
+
 def test_bench_says_why_a_backend_has_no_numbers(script, capsys):
     assert main(["bench", f"{script}:factory", "--backends", "aot_eager,none_such", "--rounds", "1"]) == 1
     out = capsys.readouterr().out

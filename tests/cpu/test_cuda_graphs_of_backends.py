@@ -340,6 +340,72 @@ def test_gradients_of_dropout_belong_to_its_numbers():
         assert torch.equal(x.grad != 0, result != 0)
 
 
+def whole_step(model, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def test_a_whole_training_step_is_captured_with_its_optimizer(heard):
+    def run(wrap):
+        model = network()
+        step = wrap(whole_step(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)))
+        generator = torch.Generator().manual_seed(1)
+        shapes = ((4, 6), (4, 3))
+        losses = [step(*(torch.randn(shape, generator=generator) for shape in shapes)) for _ in range(8)]
+        return [*losses, *(parameter.detach() for parameter in model.parameters())]
+
+    for a, b in zip(run(compiled), run(lambda fn: fn)):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert any(replays >= 3 for _, replays, _ in rows())
+    assert reasons(heard) == []
+
+
+def test_sizes_of_training_are_captured_each():
+    model, twin = network(), network()
+    fast = core.compile(model, backend=Captured(), dynamic=True)
+    for _ in range(3):
+        for count in (3, 5, 8):
+            x = torch.randn(count, 6)
+            model.zero_grad(), twin.zero_grad()
+            fast(x).square().mean().backward(), twin(x).square().mean().backward()
+            for a, b in zip(model.parameters(), twin.parameters()):
+                assert torch.allclose(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+    assert [each[0] for each in rows()] == [3, 3]
+
+
+def test_gradients_of_gradients_are_those_of_eager():
+    program = lambda x: torch.tanh(x * x).sum()  # noqa: E731
+    fast = compiled(program)
+    for _ in range(4):
+        x = torch.randn(5, requires_grad=True)
+        found = []
+        for run in (fast, program):
+            first = torch.autograd.grad(run(x), x, create_graph=True)[0]
+            found.append(torch.autograd.grad(first.square().sum(), x)[0])
+        assert torch.allclose(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_training_with_results_that_stay_in_the_graphs_memory():
+    model, twin = network(), network()
+    fast = compiled(model, cudagraph_copy_outputs=False)
+    kept = []
+    for _ in range(6):
+        x = torch.randn(4, 6)
+        model.zero_grad(), twin.zero_grad()
+        got, want = fast(x), twin(x)
+        got.square().mean().backward(), want.square().mean().backward()
+        kept.append((got, want, [p.grad for p in model.parameters()], [p.grad for p in twin.parameters()]))
+    for got, want, gradients, wanted in kept:
+        assert torch.allclose(got, want, atol=1e-6)
+        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(gradients, wanted))
+
+
 # -- what is asked for and what is said -------------------------------------------------------------------------------
 
 

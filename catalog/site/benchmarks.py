@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ BENCHMARKS = ROOT / "benchmarks"
 
 @dataclass(frozen=True)
 class Row:
-    """One backend on one model: microseconds of a run, its ratio to eager's, seconds of the compile."""
+    """One backend on one model: microseconds of a run, its ratio to eager's, seconds of the first call, and the error
+    against float64 as a multiple of eager's."""
 
     model: str
     backend: str
@@ -23,6 +24,7 @@ class Row:
     ratio: float | None
     compile_s: float | None
     note: str
+    error_ratio: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def _row(row: Mapping[str, Any]) -> Row:
         run_us=number("run_us", "us"),
         ratio=number("ratio"),
         compile_s=number("compile_s", "first_s"),
-        note=str(row.get("reason") or row.get("note") or row.get("error") or ""),
+        note=str(row.get("reason") or row.get("note") or ""),
+        error_ratio=number("error_ratio"),
     )
 
 
@@ -81,4 +84,4 @@ def _with_ratio(row: Row, eager: Mapping[str, float | None]) -> Row:
     base = eager.get(row.model)
     if row.ratio is not None or not base or not row.run_us:
         return row
-    return Row(row.model, row.backend, row.run_us, base / row.run_us, row.compile_s, row.note)
+    return replace(row, ratio=base / row.run_us)

@@ -86,6 +86,8 @@ def _templates(content: Content) -> jinja2.Environment:
     environment.filters["percent"] = lambda share: f"{100 * share:.1f} %"
     environment.filters["seen"] = _seen
     environment.filters["number"] = lambda value: "" if value is None else f"{value:,.4g}"
+    environment.filters["whole"] = lambda value: "" if value is None else f"{value:,.0f}"
+    environment.filters["hundredths"] = lambda value: "" if value is None else f"{value:,.2f}"
     return environment
 
 

@@ -268,7 +268,7 @@ def test_the_operator_table_tells_passing_declared_and_failing_apart(site):
 
 def test_the_benchmark_names_its_machine_and_a_ratio_against_eager(site):
     text = (site / "benchmarks.html").read_text()
-    assert "Made-up 9000" in text and "2 ×" in text and "1.25" in text
+    assert "Made-up 9000" in text and "2.00 ×" in text and "1.25" in text
 
 
 def test_a_pair_of_backends_is_compared_test_by_test(site):

@@ -212,7 +212,7 @@ class Engine:
                 one.data_location = onnx.TensorProto.DEFAULT
                 del one.external_data[:]
                 one.raw_data = self.weights[one.name]
-        self.session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        self.computing = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
     def serialize(self):
         return pickle.dumps((self.model.SerializeToString(), self.weights, self.profile, self.refittable))
@@ -261,7 +261,7 @@ class Context:
         graph = self.engine.model.graph
         given = {value.name: self._read(value) for value in graph.input}
         results = [value.name for value in graph.output]
-        return {name: value.copy(order="C") for name, value in zip(results, self.engine.session.run(results, given))}
+        return {name: value.copy(order="C") for name, value in zip(results, self.engine.computing.run(results, given))}
 
     def _read(self, value):
         import numpy as np

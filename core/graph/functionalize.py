@@ -17,7 +17,7 @@ from .alias import Alias, Store
 from .clone_mutate import clone_mutate
 from .constants import has_text
 from .emitter import NodeEmitter, tensor_nodes
-from .geometry import has_storage, is_contiguous, overlaps, same_geometry, storage_key
+from .geometry import has_storage, is_contiguous, is_dense, overlaps, same_geometry, storage_key
 from .inverse import Refused
 from .memory import Memory
 from .mutation import UNDECLARED
@@ -176,17 +176,14 @@ class Functionalizer:
         real = call.args[0]
         held = getattr(real, "constant", None)  # a fake of a constant keeps the tensor it stands for
         real = real if held is None else held
+        val = self._recorded_val(call.result)
         if real.numel() == 1:
-            node = self.emitter.emit(
-                aten.full.default,
-                (list(real.shape), real.item()),
-                {"dtype": real.dtype, "device": real.device, "pin_memory": False},
-                val=call.result,
-            )
+            options = {"dtype": real.dtype, "device": real.device, "pin_memory": False}
+            node = self.emitter.emit(aten.full.default, (list(real.shape), real.item()), options, val=val)
         else:
             constant = self.emitter.attribute(real)
-            constant.meta["val"] = call.result
-            node = self.emitter.emit(aten.clone.default, (constant,), val=call.result)
+            constant.meta["val"] = val
+            node = self.emitter.emit(aten.clone.default, (constant,), val=val)
         self._new_root(call.result, node, None)
 
     def _change_metadata(self, call: Call) -> None:
@@ -353,6 +350,8 @@ class Functionalizer:
                 alias = self.alias_of(fake)
                 if not same_geometry(self.memory.read(alias).meta["val"], alias.val):
                     raise Refused(f"{call.op} fills a tensor whose strides changed")
+                if not is_dense(alias.val):
+                    raise Refused(f"{call.op} fills a tensor with gaps between its elements")
         twin = functional_twin(call.op)
         permuted = is_random(call) and not all(is_contiguous(self.alias_of(fake).val) for fake in targets)
         # a random twin's result is contiguous: it would draw in another order

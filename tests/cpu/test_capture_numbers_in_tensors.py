@@ -85,3 +85,19 @@ def test_the_old_constructor_gives_sizes_or_numbers():
         return shapes, x.new([1, 2.5]), x.new((3, 4))
 
     check(fn, X.double())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("values", [1, [[1.0, 2.0, 3.0]]])
+def test_a_tensor_of_literals_whose_shape_is_changed_in_place(values, backend):
+    def program(x):
+        made = torch.tensor(values)
+        made.unsqueeze_(0)
+        before = made + 1
+        made.squeeze_()
+        return made, before, x * made.sum()
+
+    compiled = core.compile(program, backend=backend, fullgraph=True)
+    for _ in range(2):
+        for got, want in zip(compiled(torch.ones(2)), program(torch.ones(2))):
+            assert got.shape == want.shape and torch.equal(got, want)

@@ -157,7 +157,7 @@ class BreakWriter:
             else:
                 emitter.load(value)
         self._let_go(emitter)
-        emitter.settle_modes(self.tx.trace.builder)
+        emitter.settle_modes(self.tx.trace.builder, self.tx.trace.function_modes)
         cells = self._cells(emitter)
         start = len(emitter.out)
         name = self.instruction.opname

@@ -22,6 +22,7 @@ from ..variables.base import LazyVariable, VariableTracker
 from ..variables.cell import CellVariable
 from ..variables.context import OUTER_MODES, AutocastVariable, InferenceModeVariable
 from ..variables.function import NestedFunctionVariable
+from ..variables.function_mode import enter_for_real
 from .side_effects import NotGivenBack
 
 VT = VariableTracker
@@ -395,8 +396,8 @@ class CodeEmitter:
 
     # -- attributes, items, stack ----------------------------------------------------------------------------------
 
-    def settle_modes(self, builder: Any) -> None:
-        """Leave grad mode, autocast and flags where the traced code left them."""
+    def settle_modes(self, builder: Any, function_modes: Sequence[VT]) -> None:
+        """Leave grad mode, autocast, flags and modes where the traced code left them."""
         for flag in switched(builder):
             self.load_const(flag.apply)
             self.load_const(flag.mode)
@@ -413,6 +414,7 @@ class CodeEmitter:
                 remedy="use torch.inference_mode in a with statement",
             )
         self.set_grad_mode(torch.is_grad_enabled())
+        enter_for_real(self, function_modes)
 
     def set_grad_mode(self, mode: bool) -> None:
         """Bring the process to this grad mode, if it is in the other."""

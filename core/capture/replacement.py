@@ -196,7 +196,7 @@ def return_ending(trace: Trace, value: VT, position: Any) -> Ending:
 
     def write(emitter: CodeEmitter) -> list[ExceptionEntry]:
         emitter.load(value)
-        emitter.settle_modes(trace.builder)
+        emitter.settle_modes(trace.builder, trace.function_modes)
         emitter.add(emit.return_value())
         return []
 

@@ -21,7 +21,8 @@ from .. import options, step, torch_compat
 from ..errors import Unsupported
 from ..guards.checks import Is, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
-from ..variables import tensor_subclass
+from ..torch_compat import function_modes
+from ..variables import function_mode, tensor_subclass
 from ..variables.base import BuiltinMethodVariable, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.context import CONTEXT_CLASSES
@@ -152,6 +153,9 @@ def make_reference(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 @callable_object(torch_compat.set_grad_enabled_function())
 def set_grad_enabled(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """What torch's own managers of grad mode call, called by a manager of the user's."""
+    if function_mode.is_asked(tx):
+        setter = tx.wrap(torch_compat.set_grad_enabled_function(), None, constant=True).realize(tx)
+        return function_mode.dispatch(tx, setter, args, kwargs)
     mode = args[0].realize(tx)
     if kwargs or not mode.is_constant():
         raise Unsupported("setting grad mode by this value is not traced", remedy="use torch.set_grad_enabled")
@@ -163,7 +167,7 @@ def set_grad_enabled(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 def file_path(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """os.fspath(path): text is its own path, other objects are asked."""
     path = (args or [kwargs["path"]])[0].realize(tx)
-    if path.python_type() in (str, bytes):
+    if issubclass(path.python_type(), (str, bytes)):
         return path
     method = path.lookup_special(tx, "__fspath__")
     if method is None:
@@ -232,8 +236,45 @@ def default_torch_function(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT
 
 @function(torch.overrides.handle_torch_function)
 def handle_torch_function(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    """A Python function of torch leaves a call to the classes of its arguments."""
+    """A Python function of torch leaves a call to a mode, or to the classes of its arguments."""
+    if tx.trace.function_modes:
+        return function_mode.dispatch(tx, args[0].realize(tx), args[2:], kwargs)
     return tensor_subclass.dispatch(tx, args[0].realize(tx), args[2:], kwargs)
+
+
+@callable_object(torch.device.__enter__, torch.device.__exit__)
+def enter_or_leave_device(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """As exit stacks call them."""
+    return tx.enter_device(args[0].realize(tx)) if len(args) == 1 else tx.leave_mode()
+
+
+@function(function_modes.TorchFunctionMode.__init__)
+def make_mode(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    return tx.constant(None)
+
+
+@function(function_modes.TorchFunctionMode.__enter__)
+def enter_mode(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """What modes of the program's inherit, and call through super()."""
+    mode = args[0].realize(tx)
+    if mode.kind != "user_object":
+        raise mode.refuse("use as a mode")
+    function_mode.enter(tx, mode)
+    return mode
+
+
+@function(function_modes.TorchFunctionMode.__exit__)
+def leave_mode(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    return tx.leave_mode()
+
+
+@function(function_modes.BaseTorchFunctionMode.__torch_function__)
+def base_mode(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A mode that changes nothing: func(*args, **kwargs)."""
+    _, target, _, *rest = args
+    words = rest[1].realize(tx) if len(rest) > 1 else kwargs.get("kwargs", tx.constant(None)).realize(tx)
+    named = {} if words.is_constant() and words.as_constant() is None else dict(tensor_subclass.keywords(tx, words))
+    return tx.call_function(target.realize(tx), rest[0].realize(tx).unpack(tx) if rest else [], named)
 
 
 @callable_object(types.MethodType)
@@ -377,7 +418,15 @@ def defer_call(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.constant(None)
 
 
-@function(torch.Tensor.__contains__, torch.Tensor.__len__, torch.Tensor.__iter__)
+@function(torch.Tensor.__len__)
+def tensor_length(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    tensor = args[0].realize(tx)
+    if tensor.kind != "tensor":
+        return tensor_protocol(tx, args, kwargs)
+    return tensor.length(tx)
+
+
+@function(torch.Tensor.__contains__, torch.Tensor.__iter__)
 def tensor_protocol(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise Unsupported("calling a special method of a tensor by name is not traced", remedy="use the operator")
 

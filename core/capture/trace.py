@@ -59,6 +59,7 @@ class Trace:
     before_graph: list[tuple[Any, Any]] = field(default_factory=list)  # (function, argument): calls before the graph's
     generators: list[Any] = field(default_factory=list)  # those of the traced code
     catching_warnings: int = 0  # blocks entered in which warnings are caught
+    function_modes: list[VariableTracker] = field(default_factory=list)  # entered by the traced code, the top one last
     functions_off: int = 0  # regions entered in which no class takes torch's functions over
     depth: int = 0
     step: int = 0  # of the root frame

@@ -15,7 +15,8 @@ from ..graph.builder import GraphValue
 from ..graph.wrapper_tensors import is_wrapper
 from ..guards.checks import DictKeys, Is, Length, NotSameAs
 from ..guards.source import DictItemSource, InstanceDictSource, ModuleSource
-from ..variables import named_tuple, operators, tensor_subclass, unread  # noqa: F401  named tuples register their kind
+from ..variables import function_mode, operators, tensor_subclass, unread
+from ..variables import named_tuple as _named_tuple  # noqa: F401  named tuples register their kind
 from ..variables.base import LazyVariable, ObservedException, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.cell import CellVariable
@@ -109,6 +110,16 @@ class TracerServices(Host):
 
     def new_slice(self, start: VT, stop: VT, step: VT | None) -> VT:
         return SliceVariable(start, stop, step if step is not None else self.constant(None))
+
+    def enter_device(self, device: VT) -> VT:
+        if function_mode.is_asked(self):  # what torch makes of the device calls torch.device
+            function_mode.dispatch(self, self.wrap(torch.device, None, constant=True).realize(self), [device], {})
+        function_mode.enter(self, device)
+        return device
+
+    def leave_mode(self) -> VT:
+        function_mode.leave(self)
+        return self.constant(None)
 
     def text_later(self, function: Callable[..., str], parts: Sequence[VT]) -> VT | None:
         return unread.text_later(self, function, parts)
@@ -204,6 +215,8 @@ class TracerServices(Host):
         return register(self, tensor, method, hook)
 
     def _add_to_graph(self, call: Callable[..., Any], target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if self.trace.function_modes and any(holds_tensor(self, value) for value in (*args, *kwargs.values())):
+            function_mode.refuse(self, "this operation")
         try:
             values = [arg.look_inside(self).as_proxy() for arg in args]
             keywords = {key: value.look_inside(self).as_proxy() for key, value in kwargs.items()}
@@ -364,3 +377,13 @@ class TracerServices(Host):
     def unsupported(self, what: str, remedy: str) -> Unsupported:
         """A graph break at the current line."""
         return Unsupported(what, where=self.line, remedy=remedy)
+
+
+def holds_tensor(tx: Any, value: VT) -> bool:
+    """True for a tensor, and for a list or tuple with one in it."""
+    value = value.realize(tx)
+    return (
+        value.kind == "tensor"
+        or value.kind in ("list", "tuple")
+        and any(holds_tensor(tx, item) for item in value.unpack(tx))
+    )

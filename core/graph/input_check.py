@@ -18,8 +18,6 @@ def check_input(example: torch.Tensor) -> None:
         what = f"a tensor of class {type(example).__name__}"
     elif example.layout is not torch.strided:
         what = f"a tensor of layout {example.layout}"
-    elif example.is_inference() and not torch.is_inference_mode_enabled():
-        what = "a tensor made in inference mode"
     elif example.is_quantized:
         what = "a quantized tensor"
     elif example._is_view() and type(example._base).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:

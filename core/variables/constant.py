@@ -140,6 +140,8 @@ class ConstantVariable(VariableTracker):
             return self.iterate(tx)
         if name == "__hash__":
             raise self.refuse("hash()")
+        if type(value).__name__ == "device" and is_torch_literal(value) and name in ("__enter__", "__exit__"):
+            return tx.enter_device(self) if name == "__enter__" else tx.leave_mode()
         if is_torch_literal(value) and name in ("__enter__", "__exit__", "__call__"):
             raise self.refuse("use as a context manager", "pass device= to the functions that make tensors")
         if name == "join" and isinstance(value, (str, bytes)) and len(args) == 1 and not kwargs:

@@ -12,6 +12,7 @@ from .. import torch_compat
 from ..errors import Unsupported
 from ..guards.checks import Equals, Is
 from ..guards.source import InstanceAttrSource, MethodPartSource
+from . import function_mode
 from .base import VariableTracker
 
 if TYPE_CHECKING:
@@ -135,6 +136,15 @@ class ContextMethodVariable(VariableTracker):
         emit.load_attr(self.name)
 
 
+def set_grad(tx: Tracer, mode: bool) -> None:
+    """Switch the grad mode, by the function that modes of the program's are asked about."""
+    if function_mode.is_asked(tx):
+        setter = tx.wrap(torch_compat.set_grad_enabled_function(), None, constant=True).realize(tx)
+        function_mode.dispatch(tx, setter, [tx.constant(mode)], {})
+    else:
+        tx.builder.set_grad_enabled(mode, line=tx.line)
+
+
 class GradModeVariable(TorchContextVariable):
     """no_grad, enable_grad, set_grad_enabled."""
 
@@ -157,10 +167,10 @@ class GradModeVariable(TorchContextVariable):
 
     def enter(self, tx: Tracer) -> None:
         self.previous.append(torch.is_grad_enabled())
-        tx.builder.set_grad_enabled(self.mode, line=tx.line)
+        set_grad(tx, self.mode)
 
     def exit(self, tx: Tracer) -> None:
-        tx.builder.set_grad_enabled(self.previous.pop(), line=tx.line)
+        set_grad(tx, self.previous.pop())
 
 
 class SetGradVariable(GradModeVariable):
@@ -173,7 +183,7 @@ class SetGradVariable(GradModeVariable):
     def act(self, tx: Tracer) -> None:
         """The effect of the call itself."""
         self.before = torch.is_grad_enabled()
-        tx.builder.set_grad_enabled(self.mode, line=tx.line)
+        set_grad(tx, self.mode)
 
     def clone(self, tx: Tracer) -> TorchContextVariable:
         made = SetGradVariable(self.cls, self.args, self.kwargs)
@@ -182,12 +192,12 @@ class SetGradVariable(GradModeVariable):
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if self.before is not None:  # as a decorator it takes back what it did when it was made
-            tx.builder.set_grad_enabled(self.before, line=tx.line)
+            set_grad(tx, self.before)
         return super().call(tx, args, kwargs)
 
     def enter(self, tx: Tracer) -> None:
         self.previous.append(self.before if self.before is not None else torch.is_grad_enabled())
-        tx.builder.set_grad_enabled(self.mode, line=tx.line)
+        set_grad(tx, self.mode)
 
 
 class AutocastVariable(TorchContextVariable):
@@ -295,9 +305,10 @@ class ProfileRangeVariable(TorchContextVariable):
     real: Any = None  # a manager that was entered before the traced code
 
     def enter(self, tx: Tracer) -> None:
-        pass
+        function_mode.refuse(tx, "a range of the profiler")
 
     def exit(self, tx: Tracer) -> None:
+        function_mode.refuse(tx, "a range of the profiler")
         if self.real is not None and not self.entered:
             tx.side_effects.mutated(self)
 
@@ -311,13 +322,28 @@ AUTOCASTS = (torch.autocast, torch.amp.autocast, torch.cuda.amp.autocast, torch.
 
 
 class FunctionsOffVariable(TorchContextVariable):
-    """torch._C.DisableTorchFunctionSubclass: no tensor's class is asked about torch's functions."""
+    """torch._C.DisableTorchFunctionSubclass: no tensor's class is asked about torch's functions; and
+    DisableTorchFunction: no mode either."""
+
+    def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
+        super().__init__(cls, args, kwargs, source)
+        self.modes: list[list[VT]] = []  # those that were on outside
 
     def enter(self, tx: Tracer) -> None:
         tx.trace.functions_off += 1
+        if self.cls is ALL_OFF:
+            self.modes.append(tx.trace.function_modes)
+            tx.trace.function_modes = []
 
     def exit(self, tx: Tracer) -> None:
+        if not tx.trace.functions_off:
+            raise Unsupported(
+                f"leaving a {self.cls.__name__} region that was entered before the graph is not traced",
+                remedy="keep what breaks the graph out of the region",
+            )
         tx.trace.functions_off -= 1
+        if self.cls is ALL_OFF:
+            tx.trace.function_modes = self.modes.pop()
 
 
 class TorchContextClassVariable(VariableTracker):
@@ -359,7 +385,7 @@ class TorchContextClassVariable(VariableTracker):
             return InferenceModeVariable(self.cls, values, keywords)
         if self.cls is PROFILE_RANGE:
             return ProfileRangeVariable(self.cls, values, keywords)
-        if self.cls is FUNCTIONS_OFF:
+        if self.cls in (FUNCTIONS_OFF, ALL_OFF):
             return FunctionsOffVariable(self.cls, values, keywords)
         kind = GradModeVariable if self.cls in GRAD_MODES else AutocastVariable
         return kind(self.cls, values, keywords)
@@ -379,9 +405,9 @@ def _constant(tx: Tracer, value: VT) -> Any:
     return value.as_constant()
 
 
-FUNCTIONS_OFF = torch._C.DisableTorchFunctionSubclass
+FUNCTIONS_OFF, ALL_OFF = torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction
 CONTEXT_CLASSES = frozenset(
-    (*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, PROFILE_RANGE, FUNCTIONS_OFF, *AUTOCASTS)
+    (*GRAD_MODES, torch.set_grad_enabled, torch.inference_mode, PROFILE_RANGE, FUNCTIONS_OFF, ALL_OFF, *AUTOCASTS)
 )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..guards.checks import Is
-from . import host_number, tensor_truth
+from . import function_mode, host_number, tensor_truth
 from .base import ObservedException, VariableTracker, find_special
 from .literal import fold, run
 from .slot_results import checked
@@ -94,6 +94,8 @@ def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
         return tx.constant(contains(tx, left, right))
     if op is operator.getitem:
         return left.get_item(tx, right)
+    if tx.trace.function_modes and "tensor" in (left.kind, right.kind) and function_mode.is_asked(tx):
+        return _put_to_mode(tx, op, left, right)
     if op in (operator.add, operator.mod) and left.kind == "constant" and left.python_type() is str:
         later = sum_of_texts(tx, left, right) if op is operator.add else percent_later(tx, left, right)
         if later is not None:
@@ -116,9 +118,27 @@ def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     return _no_operator(tx, op, left, right)
 
 
+def _put_to_mode(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
+    """An operator of tensors as the call of a method, which a mode of the program's is asked about."""
+    if op in _COMPARISONS:
+        own, other, _ = _COMPARISONS[op]
+    elif op in _IN_PLACE:
+        own, other = (f"__{place}{_ARITHMETIC[_IN_PLACE[op][0]][0]}__" for place in "ir")
+    else:
+        own, other = (f"__{place}{_ARITHMETIC[op][0]}__" for place in ("", "r"))
+    first, name, second = (left, own, right) if left.kind == "tensor" else (right, other, left)
+    if left.kind != "tensor" and left.kind not in ("constant", "symbolic"):
+        function_mode.refuse(tx, "an operator of a tensor and another object")
+    return first.call_method(tx, name, [second], {}).realize(tx)
+
+
 def unary(tx: Tracer, op: Op, operand: VT) -> VT:
     """op(operand) for a function of the operator module with one operand."""
     operand = operand.realize(tx)
+    if tx.trace.function_modes and operand.kind == "tensor" and function_mode.is_asked(tx):
+        if op in (operator.not_, operator.truth, operator.index):
+            function_mode.refuse(tx, "the value of a tensor")
+        return operand.call_method(tx, _UNARY.get(op, ("__abs__",))[0], [], {}).realize(tx)
     if op is operator.not_:
         return negation(tx, operand)
     if op is operator.truth and operand.kind == "tensor_truth":

@@ -156,6 +156,12 @@ class Tracer(Protocol):
     def is_unreal(self, value: Any) -> bool:
         """True for a class that the traced code defined and for what stands for trackers in it."""
 
+    def enter_device(self, device: VT) -> VT:
+        """Make tensors on the device from here on, as `with device` does; the device."""
+
+    def leave_mode(self) -> VT:
+        """Leave the device or mode that was entered last."""
+
     def text_later(self, function: Callable[..., str], parts: Sequence[VT]) -> VT | None:
         """function(*parts) as a text that is not part of the entry before it is read; see unread.py."""
 

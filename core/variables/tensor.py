@@ -11,7 +11,7 @@ from ..errors import Unsupported
 from ..graph.refusals import NeedsSymbols
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import AttrSource, InstanceAttrSource
-from . import array, tensor_scalar, tensor_truth
+from . import array, function_mode, tensor_scalar, tensor_truth
 from .base import BuiltinMethodVariable, VariableTracker, has_special, store_attributes, write_attributes
 from .storage import StorageVariable
 
@@ -88,6 +88,7 @@ class TensorVariable(VariableTracker):
         return self.known_value() if self.fake.ndim == 0 else None
 
     def truth(self, tx: Tracer) -> bool:
+        function_mode.refuse(tx, "the truth of a tensor")
         number = self.known_number()
         if number is not None:
             return bool(number)
@@ -99,6 +100,10 @@ class TensorVariable(VariableTracker):
     # -- attributes ------------------------------------------------------------------------------------------------
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
+        if tx.trace.function_modes and function_mode.is_asked(tx):
+            asked = function_mode.read(tx, self, name)
+            if asked is not None:
+                return asked
         if name in self.attributes and name != "data":  # each read of .data gives another tensor
             return self.attributes[name]
         if name == "shape":
@@ -150,6 +155,7 @@ class TensorVariable(VariableTracker):
         ]
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        function_mode.refuse(tx, "setting an attribute of a tensor")
         if name == "requires_grad":
             self.call_method(tx, "requires_grad_", [value], {})
             return
@@ -218,6 +224,8 @@ class TensorVariable(VariableTracker):
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+        if tx.trace.function_modes and function_mode.is_asked(tx):
+            return function_mode.method(tx, self, name, args, kwargs)
         handler = self._handler(name) if name not in BREAKS else None
         if handler is not None:
             result = handler(tx, *args, **kwargs)
@@ -330,6 +338,16 @@ class TensorVariable(VariableTracker):
     def op_iter(self, tx: Tracer) -> VT | None:
         return self.iterate(tx)
 
+    def op_getitem(self, tx: Tracer, key: VT) -> VT | None:
+        return self.get_item(tx, key)
+
+    def op_setitem(self, tx: Tracer, key: VT, value: VT) -> VT | None:
+        self.set_item(tx, key, value)
+        return tx.constant(None)
+
+    def op_len(self, tx: Tracer) -> VT | None:
+        return self.length(tx)
+
     def op_bool(self, tx: Tracer) -> VT | None:
         unknown = tensor_truth.truth_of(tx, self) if self.known_number() is None else None
         return unknown if unknown is not None else tx.constant(self.truth(tx))
@@ -338,12 +356,15 @@ class TensorVariable(VariableTracker):
         raise Unsupported("`in` on a tensor needs its values", remedy="use torch.isin(...).any() and torch.where")
 
     def iterate(self, tx: Tracer) -> VT:
+        function_mode.refuse(tx, "iterating over a tensor")
         if self.fake.ndim == 0:
             tx.raise_exception(TypeError, "iteration over a 0-d tensor")
         parts = tx.graph_method("unbind", [self, tx.constant(0)], {})
         return parts.iterate(tx)
 
     def length(self, tx: Tracer) -> VT:
+        if function_mode.is_asked(tx):
+            return self.call_method(tx, "__len__", [], {})
         if self.fake.ndim == 0:
             tx.raise_exception(TypeError, "len() of a 0-d tensor")
         return self.call_method(tx, "size", [tx.constant(0)], {})
@@ -351,6 +372,8 @@ class TensorVariable(VariableTracker):
     def get_item(self, tx: Tracer, key: VT) -> VT:
         import operator
 
+        if function_mode.is_asked(tx):
+            return self.call_method(tx, "__getitem__", [key], {})
         places = None if self.fake.requires_grad else _places(tx, key.realize(tx))
         if places is not None:
             return tx.graph_call(torch.ops.aten.index.Tensor, [self, tx.new_list(places)], {})
@@ -359,6 +382,9 @@ class TensorVariable(VariableTracker):
     def set_item(self, tx: Tracer, key: VT, value: VT) -> None:
         import operator
 
+        if function_mode.is_asked(tx):
+            self.call_method(tx, "__setitem__", [key, value], {})
+            return
         key, value = key.realize(tx), value.realize(tx)
         if isinstance(key, TensorVariable) and isinstance(value, TensorVariable) and self._stores_by_choice(key, value):
             behind = [tx.constant(None)] * (self.fake.ndim - key.fake.ndim)

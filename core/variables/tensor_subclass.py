@@ -191,7 +191,7 @@ class SubclassTensorVariable(VariableTracker):
         method = getattr(torch.Tensor, name, None)
         if isinstance(method, types.FunctionType):  # in Python, it asks the classes itself, or what it calls does
             return tx.trace_into(tx.wrap(method, None, constant=True), [self, *args], kwargs)
-        return dispatch(tx, tx.wrap(_recorded(name, len(args)), None, constant=True), [self, *args], kwargs)
+        return dispatch(tx, tx.wrap(recorded(name, len(args)), None, constant=True), [self, *args], kwargs)
 
     def iterate(self, tx: Tracer) -> VT:
         return tx.call_function(self.lookup_special(tx, "__iter__"), [], {})
@@ -290,7 +290,7 @@ def _guard_function(tx: Tracer, cls: type) -> None:
 
 def dispatch(tx: Tracer, fn: VT, args: Sequence[VT], kwargs: Mapping[str, VT]) -> VT:
     """fn(*args, **kwargs) where the classes of arguments take over, subclasses before the classes they extend."""
-    asked = _asked([argument.realize(tx) for argument in (*args, *kwargs.values())], tx)
+    asked = classes_asked(tx, [argument.realize(tx) for argument in (*args, *kwargs.values())])
     if not functions_on(None):
         raise fn.refuse("a call where torch's functions ask no class", "leave that region inside the function")
     if not asked or tx.trace.functions_off:
@@ -310,7 +310,8 @@ def dispatch(tx: Tracer, fn: VT, args: Sequence[VT], kwargs: Mapping[str, VT]) -
     )
 
 
-def _asked(arguments: Sequence[VT], tx: Tracer) -> list[VT]:
+def classes_asked(tx: Tracer, arguments: Sequence[VT]) -> list[VT]:
+    """Of arguments whose classes take torch's functions over one for each class, subclasses first."""
     found: list[VT] = []
     for tracker in _flat(arguments, tx):
         cls = tracker.python_type()
@@ -342,7 +343,7 @@ def default(tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         return tx.constant(NotImplemented)
     empty = names.is_constant() and names.as_constant() is None
     wrapped: dict[int, VT] = {}
-    result = _on_plain(tx, fn, values.unpack(tx), {} if empty else dict(_keywords(tx, names)), wrapped)
+    result = _on_plain(tx, fn, values.unpack(tx), {} if empty else dict(keywords(tx, names)), wrapped)
     if fn.as_python_object() in _nowrap():  # type: ignore[attr-defined]
         return result
     return _converted(tx, result, target, wrapped)
@@ -360,7 +361,8 @@ def _on_plain(tx: Tracer, fn: VT, args: Sequence[VT], kwargs: Mapping[str, VT], 
     return wrapped.get(id(result), result)
 
 
-def _keywords(tx: Tracer, names: VT) -> Iterator[tuple[str, VT]]:
+def keywords(tx: Tracer, names: VT) -> Iterator[tuple[str, VT]]:
+    """The pairs of a dict whose keys are strings."""
     for key in names.unpack(tx):
         yield key.realize(tx).as_constant(), names.get_item(tx, key)
 
@@ -408,7 +410,7 @@ class _Recorded(Exception):
 
 
 @functools.cache
-def _recorded(name: str, count: int) -> Any:
+def recorded(name: str, count: int) -> Any:
     """What torch asks a class about when a method is called: `Tensor.add` for `__add__` and `__radd__`."""
     own = getattr(torch.Tensor, name)
     if not (name.startswith("__") and name.endswith("__")):

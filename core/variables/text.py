@@ -70,6 +70,8 @@ def _text(tx: Tracer, tracker: VT, function: Any, outer: frozenset[int]) -> str:
         return _checked(tx, tracker.call_method(tx, name, [], {}).realize(tx), name)
     if tracker.kind in ("constant", "builtin", "class", "range", "immutable"):
         return run(tx, function, [tracker.as_constant()])
+    if tracker.kind == "torch_function":
+        return run(tx, function, [tracker.as_python_object()])  # type: ignore[attr-defined]
     if tracker.kind in BRACKETS or tracker.kind in ("dict", "set", "slice"):
         return _container(tx, tracker, outer)
     if tracker.kind == "exception" or getattr(tracker, "payload", None) is not None:

@@ -10,7 +10,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
-from . import array, tensor_scalar, tensor_subclass, tensor_truth, wrapper_class
+from . import array, function_mode, tensor_scalar, tensor_subclass, tensor_truth, wrapper_class
 from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -154,6 +154,8 @@ class TorchFunctionVariable(VariableTracker):
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         fn = self.fn
+        if tx.trace.function_modes and (function_mode.parses_arguments(fn) or not self._ignores_classes()):
+            return function_mode.dispatch(tx, self, args, kwargs)
         if any(arg.kind == "tensor_subclass" for arg in (*args, *kwargs.values())) and not self._ignores_classes():
             return tensor_subclass.dispatch(tx, self, args, kwargs)
         if fn in array.CONVERTERS and args and args[0].realize(tx).kind == "ndarray":
@@ -228,9 +230,12 @@ class TorchFunctionVariable(VariableTracker):
         if fn in OVERRIDDEN:
             operands = args[0].unpack(tx) if fn in OVERRIDDEN_OF_ITERABLE else args
             return tx.constant(
-                not tx.trace.functions_off
+                function_mode.is_asked(tx)
+                or not tx.trace.functions_off
                 and any(tensor_subclass.class_takes_over(operand.realize(tx).python_type()) for operand in operands)
             )
+        if fn is torch.get_default_device and function_mode.default_device(tx) is not None:
+            return function_mode.default_device(tx)
         if fn in NOTHING or name in NAMED_NOTHING:
             return tx.constant(None)
         if fn in tensor_truth.QUESTIONS:

@@ -40,8 +40,6 @@ def reason_against(value: torch.Tensor) -> str | None:
         return f"a tensor of layout {value.layout}"
     if value.is_quantized:
         return "a quantized tensor"
-    if value.is_inference() and not torch.is_inference_mode_enabled():
-        return "a tensor made in inference mode"
     if has_lost_history(value):
         return "a view whose base was written to without gradients"
     return None

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import fakes
+from . import kernel_dtypes
 
 Strides = tuple[int, ...]
 Layout = Callable[[Sequence[int], Sequence[Any]], "Strides | None"]
@@ -53,6 +54,7 @@ def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str
     """
     if op is torch.ops.aten._native_multi_head_attention.default and not _argument(op, "need_weights", args, kwargs):
         return (result[0], None)  # the fakes make weights that no kernel gives
+    result = kernel_dtypes.as_kernels_do(op, args, result)
     layout = _layout_of(op)
     if layout is None or kwargs.get("memory_format") not in (None, torch.preserve_format):
         return result

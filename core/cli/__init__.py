@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from ..errors import CoreError
 from .output import FOUND, OK, USAGE, print_json
@@ -32,14 +33,36 @@ COMMANDS = {
 """Command -> the file of this folder that registers it. Only that file is imported when a command is named first."""
 
 
+class WrongUsage(Exception):
+    """Arguments that no command takes: what is wrong, and how it is used."""
+
+    def __init__(self, what: str, usage: str) -> None:
+        self.what = what
+        self.usage = usage
+        super().__init__(what)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's parser, which leaves it to `main` how wrong usage is told."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongUsage(f"{self.prog}: {message}", self.format_usage())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser(given)
     try:
         parsed = parser.parse_args(given)
-    except SystemExit as stop:  # argparse has printed the help or what is wrong
-        return OK if stop.code in (0, None) else USAGE
+    except WrongUsage as wrong:
+        if "--json" in given:
+            print_json({"error": {"what": wrong.what, "remedy": " ".join(wrong.usage.split())}})
+        else:
+            print(f"{wrong.usage}{wrong.what}", file=sys.stderr)
+        return USAGE
+    except SystemExit:  # argparse has printed the help
+        return OK
     if parsed.command is None:
         parser.print_help()
         return USAGE
@@ -55,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="machine-readable output")
-    parser = argparse.ArgumentParser(prog="core", description="Backends of the core compiler.")
+    parser = Parser(prog="core", description="Backends of the core compiler.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     named = COMMANDS.get(given[0]) if given else None
     for family in [named] if named else dict.fromkeys(COMMANDS.values()):

@@ -124,3 +124,23 @@ def test_module_entry_lists_without_torch():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "aot_eager" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("new",),
+        ("list", "--nonsense"),
+        ("frobnicate",),
+        ("conformance", "run"),
+        ("list", "--plugins-dir", "nowhere-at-all"),
+    ],
+)
+def test_wrong_usage_is_told_as_asked_for(capsys, given):
+    assert main([*given, "--json"]) == 2
+    captured = capsys.readouterr()
+    error = json.loads(captured.out)["error"]
+    assert error["what"].startswith("core") and error["remedy"].startswith("usage: core") and not captured.err
+    assert main(list(given)) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("usage: core") and error["what"] in captured.err and not captured.out

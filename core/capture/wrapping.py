@@ -16,9 +16,10 @@ from .. import _C, torch_compat
 from ..errors import Unsupported
 from ..graph.symbols import plain
 from ..graph.wrapper_tensors import is_wrapper
-from ..guards.checks import DictKeys, Is, Length, SameAs, TensorMatch, TypeIs
+from ..guards.checks import DictKeys, Equals, Is, Length, SameAs, TensorMatch, TypeIs
 from ..guards.source import (
     AttrSource,
+    CallSource,
     CellSource,
     ClosureSource,
     FunctionPartSource,
@@ -373,7 +374,16 @@ def _payload(tx: Any, value: Any, source: Any) -> VT | None:
             return (deque if base is collections.deque else sets).contents(tx, value, source)
         except Unsupported:
             return None  # its contents can't be guarded: the object may be passed around, not looked into
+    if base in PLAIN:
+        plain = PLAIN[base](value)
+        if source is not None:
+            tx.guard(CallSource(source, PLAIN[base]), Equals(plain))
+        return ConstantVariable(plain)
     return None
+
+
+PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__str__}
+"""The literal that an object is whose class extends it, whatever methods of its own the class has."""
 
 
 def _symbolic(tx: Any, value: Any, source: Any) -> VT:

@@ -43,6 +43,11 @@ def find_special(cls: type, name: str) -> Any:
     return None
 
 
+def names_its_class(cls: type) -> bool:
+    """Whether objects of the class say themselves what their class is, as stand-ins for others do."""
+    return isinstance(find_special(cls, "__class__"), property)
+
+
 def has_special(cls: type, name: str) -> bool:
     """True when a class or its bases define the name (as None too), the metaclass left out."""
     return any(name in base.__dict__ for base in cls.__mro__)

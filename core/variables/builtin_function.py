@@ -19,7 +19,7 @@ from ..errors import Unsupported
 from ..graph.wrapper_tensors import is_wrapper_class
 from ..guards.checks import Is, Predicate
 from ..torch_compat import training
-from .base import OUTSIDE, ObservedException, VariableTracker, find_special
+from .base import OUTSIDE, ObservedException, VariableTracker, find_special, names_its_class
 from .container import Cursor, advance, as_index
 from .identity import IdentityVariable
 from .iterator import callable_type, iterator_of, make_sentinel_iterator
@@ -338,6 +338,16 @@ def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
     own = obj.python_type()
     if own is cls:
         return True
+    if _is_of_type(tx, obj, own, cls):
+        return True
+    if not names_its_class(own):
+        return False
+    named = python_object(obj.get_attr(tx, "__class__").realize(tx))
+    return named is not own and isinstance(named, type) and _is_of_type(tx, obj, named, cls)
+
+
+def _is_of_type(tx: Tracer, obj: VT, own: type, cls: Any) -> bool:
+    """isinstance() of an object whose class is, or which says that it is, `own`."""
     check = inspect.getattr_static(type(cls), "__instancecheck__")
     answer = _own_check(tx, check, cls, obj)
     if answer is None and tx.is_unreal(cls):

@@ -158,18 +158,16 @@ class ConstantVariable(VariableTracker):
         if name == "__format__" and args and args[0].realize(tx).kind == "constant":
             return fold(tx, format, [value, args[0].realize(tx).as_constant()])
         method = run(tx, getattr, [value, name])
-        real = [_argument(tx, arg) for arg in args]
-        keywords = {key: _argument(tx, arg) for key, arg in kwargs.items()}
+        take = _shown if name in ("format", "format_map") else _argument
+        real = [take(tx, arg) for arg in args]
+        keywords = {key: take(tx, arg) for key, arg in kwargs.items()}
         return fold(tx, method, real, keywords)
 
     def _percent(self, tx: Tracer, operand: VT) -> VT:
         payload = getattr(operand, "payload", None)
         if payload is not None and payload.kind == "tuple":
             operand = payload  # Python takes the items of any tuple, whatever its class makes of iteration
-        payload = getattr(operand, "payload", None)
-        if payload is not None and payload.kind == "tuple":
-            operand = payload  # Python takes the items of any tuple, whatever its class makes of iteration
-        return fold(tx, type(self.value).__mod__, [self.value, _argument(tx, operand)])
+        return fold(tx, type(self.value).__mod__, [self.value, _shown(tx, operand)])
 
     def get_item(self, tx: Tracer, key: VT) -> VT:
         value = self.value
@@ -257,6 +255,18 @@ def _argument(tx: Tracer, arg: VT) -> Any:
             f"{arg.describe()} is an argument of a method of a constant",
             remedy="pass numbers, strings or containers of them",
         ) from None
+
+
+def _shown(tx: Tracer, arg: VT) -> Any:
+    """The value of an argument that is made a text."""
+    arg = arg.look_inside(tx)
+    for item in (arg, *(arg.unpack(tx) if arg.kind in ("list", "tuple") else ())):
+        cls = item.realize(tx).python_type()
+        if getattr(item.realize(tx), "payload", None) is not None and any(
+            _python_function(cls, name) for name in ("__format__", "__str__", "__repr__")
+        ):
+            raise item.realize(tx).refuse("formatting by a method of the class", remedy="format str() of it")
+    return _argument(tx, arg)
 
 
 def _constants(tx: Tracer, iterable: VT) -> list[Any]:

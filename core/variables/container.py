@@ -201,6 +201,9 @@ def as_index(tx: Tracer, tracker: VT, message: str = "") -> int:
         if hasattr(type(value), "__index__"):
             return operator.index(value)
     else:
+        number = tracker if tracker.kind == "immutable" else getattr(tracker, "payload", None)
+        if number is not None and number.kind in ("constant", "immutable") and isinstance(number.as_constant(), int):
+            return operator.index(number.as_constant())  # Python does not ask a class that extends int
         method = tracker.lookup_special(tx, "__index__")
         if method is not None:
             return as_index(tx, method.call(tx, [], {}))

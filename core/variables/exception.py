@@ -6,9 +6,10 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .base import VariableTracker
+from .base import VariableTracker, find_special
 from .literal import from_result
 from .object import FIELDS, UserObjectVariable, find_on_type
+from .slot_results import checked
 from .traceback import TracebackVariable
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class ExceptionVariable(UserObjectVariable):
         self.context = handled
 
     def truth(self, tx: Tracer) -> bool:
+        for name in ("__bool__", "__len__"):
+            function = find_special(self.cls, name)
+            if isinstance(function, types.FunctionType):
+                answer = tx.call_function(tx.wrap(function, None, constant=True), [self])
+                return tx.truth(checked(tx, name, self.cls, answer))
         return True
 
     def plain_get_attr(self, tx: Tracer, name: str) -> VT:

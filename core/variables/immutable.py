@@ -59,8 +59,8 @@ class ImmutableVariable(VariableTracker):
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if name in ("sub", "subn") and len(args) >= 2 and args[0].realize(tx).kind in ("function", "method"):
             return self._replaced(tx, name, args, kwargs)
-        values = [arg.look_inside(tx) for arg in args]
-        keywords = {key: value.look_inside(tx) for key, value in kwargs.items()}
+        values = [_literal(arg.look_inside(tx)) for arg in args]
+        keywords = {key: _literal(value.look_inside(tx)) for key, value in kwargs.items()}
         for value in (*values, *keywords.values()):
             if not value.is_constant() or callable(value.as_constant()):
                 raise self.refuse(f"{name}() with {value.describe()}", remedy="pass strings and numbers")
@@ -91,3 +91,9 @@ class ImmutableVariable(VariableTracker):
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load_const(self.value)
+
+
+def _literal(value: VT) -> VT:
+    """Of an object whose class extends a literal's, the literal: C code reads nothing else."""
+    payload: VT | None = getattr(value, "payload", None)
+    return payload if payload is not None and payload.kind == "constant" else value

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
-from .base import SlotMethodVariable, VariableTracker, find_special
+from .base import SlotMethodVariable, VariableTracker, find_special, names_its_class
 from .function import MethodVariable
 from .instance_dict import InstanceDictVariable
 from .process_group import fixed, is_process_group
@@ -226,7 +226,7 @@ class UserObjectVariable(VariableTracker):
 
     def plain_get_attr(self, tx: Tracer, name: str) -> VT:
         """object.__getattribute__, then __getattr__."""
-        if name == "__class__":
+        if name == "__class__" and not names_its_class(self.cls):
             return tx.wrap(self.cls, None, constant=True)
         new = rewritten(tx, self.cls, name)
         if new is not None:

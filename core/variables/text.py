@@ -41,7 +41,7 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
     if value.kind == "constant":
         return value.call_method(tx, "__format__", [spec], {})
     payload = getattr(value, "payload", None)
-    if payload is not None and payload.kind == "constant":
+    if payload is not None and payload.kind == "constant" and (spec.kind != "constant" or spec.as_constant()):
         return payload.call_method(tx, "__format__", [spec], {})
     text = run(tx, str, [spec.as_constant()])
     if value.kind == "tensor":

@@ -48,6 +48,8 @@ class CallOpcodes(Host):
         named = {}
         if keywords is not None:
             for key in self.mapping_keys(keywords):
+                if not issubclass(key.realize(self).python_type(), str):
+                    self.raise_exception(TypeError, "keywords must be strings")
                 named[key.as_constant()] = keywords.get_item(self, key)
         self.push(self.call_function(fn, args.unpack(self), named))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...variables.base import VariableTracker, find_special
 from .host import Host
 
 
@@ -53,7 +54,7 @@ class ContainerOpcodes(Host):
         self.stack[-instruction.arg].call_method(self, "update", [mapping], {})
 
     def DICT_MERGE(self, instruction: Any) -> None:
-        mapping = self.pop()
+        mapping = contents_of(self.pop().realize(self))
         target = self.stack[-instruction.arg]
         for key in self.mapping_keys(mapping):
             if target.contains(self, key):
@@ -99,3 +100,16 @@ class ContainerOpcodes(Host):
         self.push(self.new_list(middle))
         for value in reversed(values[:before]):
             self.push(value.realize(self))
+
+
+def contents_of(mapping: VariableTracker) -> VariableTracker:
+    """What `**mapping` reads: of an object whose class extends dict and iterates as dict does, the dict itself."""
+    payload = getattr(mapping, "payload", None)
+    if (
+        payload is None
+        or payload.kind != "dict"
+        or find_special(mapping.python_type(), "__iter__") is not dict.__iter__
+    ):
+        return mapping
+    inner: VariableTracker = payload
+    return inner

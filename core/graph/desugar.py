@@ -88,7 +88,7 @@ def desugared(captured: CapturedGraph) -> Desugared:
     )
     wrappers = [(at, record.known_facts[id(i.fake)]) for at, i in enumerate(captured.inputs) if is_wrapper(i.fake)]
     for _, facts in wrappers:
-        if facts.requires_grad and facts.edge_moved():
+        if facts.fake.requires_grad and facts.edge_moved():
             raise RecorderRefused(
                 f"a {type(facts.fake).__name__} that carries gradients is written to",
                 instead="the graph runs as captured",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from core_onnx.ports import calls_of, ports_of
 
 from core.plugin import Artifact, CompileContext, CompileFailed, Unsupported
 
-from .calls import ModelCall
+from .calls import ModelCall, is_seen
 from .runtime import core, target
 
 
@@ -25,7 +25,7 @@ def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any], ctx: Compil
     names = [node.name for node in calls_of(graph)]
     lent = {node for node in calls_of(graph) if refusal(node)}
     if not lent:
-        call = _model_call(graph, ctx)
+        call = _model_call(graph, _frozen(graph, ctx), ctx)
         return Artifact(
             call=call.function,
             kernels=len(names) - len(call.draws),
@@ -34,7 +34,10 @@ def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any], ctx: Compil
             describe=lambda: call.source,
         )
     steps = divided(graph, lent)
-    models = {step: _model_call(step.graph, ctx) for step in steps if isinstance(step, ModelStep)}
+    frozen = _frozen(graph, ctx)
+    models = {
+        step: _model_call(step.graph, frozen_of(step, frozen), ctx) for step in steps if isinstance(step, ModelStep)
+    }
     provenance = {name: "library" for name in names}
     for step, call in models.items():
         provenance |= call.provenance(step.graph)
@@ -50,7 +53,43 @@ def compile_graph(graph: fx.GraphModule, fake_inputs: Sequence[Any], ctx: Compil
     )
 
 
-def _model_call(graph: fx.GraphModule, ctx: CompileContext) -> ModelCall:
+def _inputs(graph: fx.GraphModule) -> list[fx.Node]:
+    return [node for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _frozen(graph: fx.GraphModule, ctx: CompileContext) -> dict[fx.Node, torch.Tensor]:
+    """Weights that may be baked in, in memory that the device can read as it is."""
+    if not ctx.frozen:
+        return {}
+    inputs = _inputs(graph)
+    return {
+        inputs[index]: tensor.detach()
+        for index, tensor in ctx.constants.items()
+        if isinstance(tensor, torch.Tensor) and tensor.is_contiguous() and tensor.numel() and is_seen(tensor.dtype)
+    }
+
+
+def frozen_of(step: ModelStep, frozen: Mapping[fx.Node, torch.Tensor]) -> dict[fx.Node, torch.Tensor]:
+    """The weights of a whole graph that a part of it reads, by the part's own inputs."""
+    own = zip(_inputs(step.graph), step.inputs)
+    return {inside: frozen[outside] for inside, outside in own if outside in frozen}
+
+
+def _with_constants(model: Any, frozen: Mapping[str, torch.Tensor]) -> Any:
+    """The model with inputs turned into constants, which lie where the weights do."""
+    from openvino import opset13
+
+    for parameter in list(model.get_parameters()):
+        weight = frozen.get(parameter.output(0).get_any_name())
+        if weight is not None:
+            constant = opset13.constant(weight.numpy(), shared_memory=True)
+            parameter.output(0).replace(constant.output(0))
+            model.remove_parameter(parameter)
+    model.validate_nodes_and_infer_types()
+    return model
+
+
+def _model_call(graph: fx.GraphModule, frozen: Mapping[fx.Node, torch.Tensor], ctx: CompileContext) -> ModelCall:
     from .plugin import refusal
 
     try:
@@ -65,6 +104,10 @@ def _model_call(graph: fx.GraphModule, ctx: CompileContext) -> ModelCall:
     }
     try:
         model = core().read_model(converted.serialized())
+        if frozen:
+            named = zip(converted.inputs, _inputs(graph))
+            weights = {name: frozen[node] for name, node in named if node in frozen}
+            model = _with_constants(model, weights)
         compiled = core().compile_model(model, "CPU", config)
     except Exception as error:  # noqa: BLE001  the runtime raises plain RuntimeError and others
         raise CompileFailed("compiling the model", str(error)) from error

@@ -102,6 +102,11 @@ class ModelCall:
         return name
 
 
+def is_seen(dtype: torch.dtype) -> bool:
+    """Whether numpy sees tensors of a dtype as the device does."""
+    return dtype.is_floating_point and dtype not in _CARRIERS
+
+
 def _is_narrow(tensor: torch.Tensor) -> bool:
     """Whether the device, which takes 32 bits of each integer, sees the same numbers."""
     values = tensor.numpy()

@@ -61,6 +61,30 @@ def test_convolutions_with_weights_changed_between_calls():
     assert core.stats()["graphs"] == 1
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("settings", [{}, {"fallback": (), "fullgraph_backend": True}])
+def test_frozen_weights_are_constants_of_the_model_until_they_change(settings):
+    from core.events import ArtifactBuilt, subscribe
+
+    built = []
+    stop = subscribe(lambda event: built.append(event) if isinstance(event, ArtifactBuilt) else None)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1)).eval()
+
+    def fn(x):
+        return net(x), (x.double() + 1).sum()
+
+    run = compiled(fn, freeze=True, **settings)
+    x = torch.randn(2, 3, 9, 9)
+    for changes in (lambda: None, lambda: net[0].weight.mul_(-2), lambda: net[1].running_mean.add_(1)):
+        changes()
+        for _ in range(2):
+            close(run(x), fn(x), 1e-4)
+    stop()
+    texts = [event.artifact.describe() for event in built if event.backend == "openvino"]
+    assert len(texts) == 3 and not any("set_input_tensor(1" in text for text in texts)
+
+
 def test_nan_infinities_and_layouts_are_those_of_eager():
     def fn(x):
         return torch.relu(x), torch.clamp(x, -1, 1), x.t() * 2

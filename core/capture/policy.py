@@ -55,6 +55,7 @@ TORCH_RULES = (
             "torch.utils._pytree",
             "torch.utils._contextlib",
             "torch.utils._python_dispatch",
+            "torch.utils.hooks",
             "torch._jit_internal",
             "torch.distributions",
             "torch.nn.init",
@@ -150,6 +151,9 @@ PEER_FRAMES = "torch._dynamo.eval_frame"
 PEER_REGION = "__marked_compile_region_fn__"  # set by torch.compiler.nested_compile_region
 
 
+OWN_OF_MODULES = ("torch.nn.modules.module", "torch.nn.modules._functions")  # the latter: what autograd calls
+
+
 # Whatever an import runs (module bodies, finders, decorators at the top of a module) happens once and is left alone.
 QUIET_CODE = tuple(
     getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist", "_gcd_import")
@@ -235,7 +239,7 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
     """Why a frame that the hook met runs in plain Python, None when it may be captured."""
     module = globals_dict.get("__name__", "") or ""
     root = module.partition(".")[0]
-    if root == "torch" and (not module.startswith("torch.nn.modules") or module == "torch.nn.modules.module"):
+    if root == "torch" and (not module.startswith("torch.nn.modules") or module in OWN_OF_MODULES):
         return "torch's own code"  # Module.__call__ too: all modules share its code, and each would want entries there
     if root in SKIPPED_PACKAGES:
         return f"code of {root}"

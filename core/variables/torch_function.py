@@ -219,8 +219,9 @@ class TorchFunctionVariable(VariableTracker):
         if name in NAMED_BREAKS:
             raise Unsupported("the program asks for a graph break here", remedy="remove the call to keep one graph")
         if fn in TRUE or name in NAMED_TRUE:
-            # an optimizer has another way of computing its step for compilers; eager's way is traced
-            return tx.constant(not tx.module_name.startswith("torch.optim"))
+            # an optimizer has another way of computing its step for compilers, and a module does without the hooks that
+            # are always called; eager's way is traced
+            return tx.constant(not tx.module_name.startswith(("torch.optim", "torch.nn.modules.module")))
         if fn in FALSE:
             return tx.constant(None if fn is torch._C._get_tracing_state else False)
         if fn is torch._C._is_torch_function_enabled and tx.trace.functions_off:

@@ -20,6 +20,7 @@ from ..errors import InvalidOption
 from ..events import (
     ArtifactBuilt,
     BackendReported,
+    CallCaptured,
     EntryMade,
     Event,
     FellBack,
@@ -120,13 +121,19 @@ def _kernels(event: Any) -> Text:
     return f"{header}, {event.seconds * 1e3:.1f} ms", describe().splitlines() if describe is not None else []
 
 
+def _captured(event: Any) -> Text:
+    copied, parameters, same, pooled = event.inputs
+    read = f"{copied} inputs copied; read in place: {parameters} parameters, {same} others, {pooled} kept results"
+    return f"{event.function} captured in {event.seconds * 1e3:.1f} ms: {event.size_bytes} bytes", [read]
+
+
 CHANNELS: Mapping[str, Mapping[type[Event], Callable[[Any], Text]]] = {
     "graph": {GraphCaptured: _graph},
     "guards": {EntryMade: _guards, UnguardedRead: _unguarded},
     "breaks": {GraphBroken: _break, FrameSkipped: _skipped, FellBack: _fell_back},
     "recompiles": {Recompiled: _recompiled, LimitReached: _limit},
     "code": {EntryMade: _code},
-    "kernels": {ArtifactBuilt: _kernels, BackendReported: _reported},
+    "kernels": {ArtifactBuilt: _kernels, BackendReported: _reported, CallCaptured: _captured},
 }
 """Channel -> event -> the function that words it."""
 

@@ -539,6 +539,18 @@ def test_a_reset_drops_captures_and_gives_memory_back(device):
     assert torch.equal(fast(x), x * 2)
 
 
-def test_explain_lists_captures_and_refusals():
+def test_logs_say_what_was_captured(capsys):
+    from core.report.logs import Log
+
+    stop = events.subscribe(Log(["kernels"]))
+    fast = compiled(lambda x: x * 2)
+    for _ in range(3):
+        fast(torch.randn(3))
+    stop()
+    text = capsys.readouterr().err
+    assert "captured in" in text and "1 inputs copied; read in place: 0 parameters" in text
+
+
+def test_explain_lists_refusals():
     report = core.explain(lambda x: x.index_put((x > 0,), torch.zeros(())), backend=Captured())(torch.randn(3))
     assert any("CUDA graph" in event.reason for event in report.fallbacks)

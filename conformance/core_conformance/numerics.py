@@ -86,6 +86,23 @@ def compare(
     return Comparison(True) if errors is None else _verdict(errors, got, eager)
 
 
+def measures(
+    got: torch.Tensor,
+    eager: torch.Tensor,
+    reference: torch.Tensor,
+    samples: Sequence[torch.Tensor] = (),
+    moves: Sequence[torch.Tensor] = (),
+) -> tuple[float, torch.Tensor]:
+    """What the two parts of the rule look at: the root mean square error as a multiple of what is allowed before the
+    factor, and each element's error as a multiple of what is usual there. Arguments are those of `compare`."""
+    errors = _errors(got.detach(), eager.detach(), reference, _rounding(eager.dtype), samples, moves)
+    if errors is None:
+        return 0.0, torch.zeros(0, dtype=torch.float64)
+    spread = 1.0 + FEW / math.sqrt(errors.error.numel())
+    allowed = spread * errors.mean_usual + errors.rounding + errors.least
+    return float(_rms(errors.error)) / allowed, errors.error / errors.usual
+
+
 def _metadata(got: torch.Tensor, eager: torch.Tensor) -> Comparison | None:
     if got.dtype is not eager.dtype:
         return Comparison(False, "dtype", text=f"{got.dtype}, eager has {eager.dtype}")

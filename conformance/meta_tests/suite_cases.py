@@ -22,7 +22,13 @@ ON_IMPORT = "evil-changes-on-import"
 @functools.cache
 def all_cases() -> dict[str, Case]:
     """id -> test, of every class but those over torch's own table of operators."""
-    return {case.id: case for name in OWN for case in cases_of(getattr(suite, name))}
+    return {id: case for name in OWN for id, case in cases_of_class(name).items()}
+
+
+@functools.cache
+def cases_of_class(name: str) -> dict[str, Case]:
+    """id -> test, of one class."""
+    return {case.id: case for case in cases_of(getattr(suite, name))}
 
 
 def made(name: str) -> Backend | str:

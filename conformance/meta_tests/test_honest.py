@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cheats_table import CAUGHT_BY
 from core_conformance.evil import HONEST
-from suite_cases import all_cases, outcome
+from suite_cases import OWN, cases_of_class, outcome
 
 CATCHING = sorted({test for rows in CAUGHT_BY.values() for test, _ in rows})
 QUICK = [test for test in CATCHING if "process" not in test and "watch" not in test and "deadline" not in test]
@@ -43,15 +43,16 @@ def test_honest_interpreter_is_the_same_where_nobody_watches():
     assert outcome("honest-interpreter", test).outcome == "passed"
 
 
+@pytest.mark.parametrize("part", OWN)
 @pytest.mark.parametrize("name", [*HONEST, "eager", "aot_eager"])
-def test_every_test_of_the_suite_lets_an_honest_backend_pass(matrix, name):
+def test_every_test_of_the_suite_lets_an_honest_backend_pass(matrix, name, part):
     if not matrix:
         pytest.skip("the whole suite takes minutes: --cheats-matrix runs it")
     from core_conformance.cases import run_case
     from suite_cases import made
 
     caught = {}
-    for id, case in all_cases().items():
+    for id, case in cases_of_class(part).items():
         result = run_case(case, made(name))
         if result.outcome == "failed":
             caught[id] = result.message

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
+from pathlib import Path
 
 import pytest
 import torch
-from core_conformance.numerics import compare
+from core_conformance.numerics import compare, measures
 
 
 def noisy(reference: torch.Tensor, roundings: float, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -129,3 +132,24 @@ def test_zeros_and_numbers_below_the_normal_ones_compare():
     eager = torch.tensor([0.0, 1e-42, -1e-40])
     assert compare(eager.clone(), eager, eager.double()).ok
     assert not compare(torch.tensor([0.0, 1e-42, 1e-38]), eager, eager.double()).ok
+
+
+def test_measures_are_what_the_rule_looks_at():
+    reference = reference_of(5000)
+    eager, got = noisy(reference, 1.0, 1), noisy(reference, 1.0, 2)
+    mean, excess = measures(got, eager, reference)
+    assert 0.3 < mean < 1.0 and float(excess.max()) < 16 and compare(got, eager, reference).ok
+    got[77] += 1.0
+    mean, excess = measures(got, eager, reference)
+    assert int(excess.argmax()) == 77 and float(excess.max()) > 160 and not compare(got, eager, reference).ok
+
+
+def test_the_command_that_prints_the_constants_tables_shows_that_what_is_wrong_is_found(capsys):
+    path = Path(__file__).parents[2] / "tools" / "numerics_constants.py"
+    spec = importlib.util.spec_from_file_location("numerics_constants", path)
+    tables = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = tables
+    spec.loader.exec_module(tables)
+    assert tables.main(["--parts", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert len(lines) == 5 and all(line.split()[-3] == "yes" for line in lines)

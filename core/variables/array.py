@@ -215,6 +215,8 @@ class ArrayFunctionVariable(VariableTracker):
             found = self._of_known(tx, f"numpy.{name}()", [arg.as_constant() for arg in values])
             if found is not None:
                 return found
+        if name not in array_functions.FUNCTIONS:
+            raise Unsupported(f"numpy.{name}() of numbers that only a run can tell is not traced", remedy=REMEDY)
         return call(tx, f"numpy.{name}()", name, args, kwargs)
 
     def _of_known(self, tx: Tracer, what: str, values: list[Any]) -> VT | None:
@@ -254,6 +256,7 @@ def call(
     if torch.is_autocast_enabled("cpu"):
         raise Unsupported(f"{what} under autocast, which NumPy does not know, is not traced", remedy=REMEDY)
     trial = Trial()
+    trial.takes_numbers = not any(isinstance(arg.realize(tx), ArrayVariable) for arg in (*args, *kwargs.values()))
     ours = [_operand(tx, what, arg, trial) for arg in args]
     named = {key: _operand(tx, what, value, trial) for key, value in kwargs.items()}
     if method and any(arg.realize(tx).kind == "tensor" for arg in args):
@@ -363,6 +366,8 @@ def _operand(tx: Tracer, what: str, arg: VT, trial: Trial) -> tuple[VT, Any]:
         return tx.constant(dtype), dtype
     if arg.kind == "constant" and type(value) in PLAIN:
         return arg, value
+    if trial.takes_numbers and isinstance(arg, ArrayNumberVariable) and type(value.item()) is int:  # a size
+        return tx.constant(value.item()), value
     raise Unsupported(f"{what} of {arg.describe()} is not traced", remedy=REMEDY)
 
 
@@ -404,13 +409,27 @@ def _has_array(dtype: torch.dtype) -> bool:
 def to_tensor(tx: Tracer, fn: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
     """torch.from_numpy and its kin: a tensor over the array's memory, or for torch.tensor a copy."""
     array = args[0].realize(tx)
-    if not isinstance(array, ArrayVariable) or array.scalar or len(args) > 1 or kwargs:
+    dtype = _converted_to(tx, fn, kwargs)
+    if not isinstance(array, ArrayVariable) or array.scalar or len(args) > 1 or kwargs and dtype is None:
         raise Unsupported(
             f"torch.{fn.__name__}() with these arguments is not traced", remedy="pass one array and nothing else"
         )
     if array.read_only:
         fn(Trial().ones(array.fake, False, True))  # warns, as the program would
+    if dtype is not None:
+        return tx.graph_method("to", [array.tensor, dtype], {"copy": tx.constant(True)})
     return tx.graph_method("clone" if fn is torch.tensor else "detach", [array.tensor], {})
+
+
+def _converted_to(tx: Tracer, fn: Callable[..., Any], kwargs: dict[str, VT]) -> VT | None:
+    """The dtype of the copy, for torch.tensor(array, dtype=...) that stays on the CPU."""
+    if fn is not torch.tensor or not {"dtype"} <= kwargs.keys() <= {"dtype", "device"}:
+        return None
+    dtype, device = (kwargs[key].realize(tx) if key in kwargs else None for key in ("dtype", "device"))
+    if dtype is None or not dtype.is_constant() or not isinstance(dtype.as_constant(), torch.dtype):
+        return None
+    here = device is None or device.is_constant() and device.as_constant() in (None, "cpu", torch.device("cpu"))
+    return dtype if here else None
 
 
 CONVERTERS = (torch.from_numpy, torch.as_tensor, torch.tensor, torch.asarray)

@@ -38,6 +38,11 @@ IN_PLACE = frozenset(
     "__iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __iand__ __ior__ __ixor__ "
     "__setitem__ fill".split()
 )
+# Of numbers that are known while tracing, where NumPy itself gives the result.
+OF_KNOWN_NUMBERS = frozenset(
+    "lcm gcd sign cbrt sinc fmod ldexp nextafter spacing heaviside left_shift right_shift".split()
+)
+DIVISIONS = frozenset("floor_divide remainder mod __floordiv__ __mod__ __ifloordiv__ __imod__".split())
 OF_METADATA = frozenset(("ndim", "shape", "size"))
 # For integers torch has no answer where NumPy has one, for complex numbers another.
 FLOATS_ONLY = frozenset(
@@ -55,7 +60,7 @@ NO_COMPLEX = frozenset(
 def _by_identity() -> dict[int, str]:
     import numpy
 
-    return {id(operator.attrgetter(name)(numpy)): name for name in FUNCTIONS}
+    return {id(operator.attrgetter(name)(numpy)): name for name in FUNCTIONS | OF_KNOWN_NUMBERS}
 
 
 def name_of(value: Any) -> str | None:
@@ -67,11 +72,18 @@ def refuses(name: str, dtypes: set[str], operands: tuple[Any, ...], keywords: di
     """Why a call with operands or results of these kinds (NumPy's letters) is not traced."""
     if name == "linalg.norm" and _of_singular_values(*operands, **keywords):
         return "by singular values, which fails in its own way, is not traced"
-    if name in FLOATS_ONLY and not dtypes <= {"f"}:
+    if name in FLOATS_ONLY and not dtypes <= {"f"} and not _divides_integers(name, dtypes, operands):
         return "is traced for floating-point numbers only"
     if "c" in dtypes and name in NO_COMPLEX:
         return "of complex numbers is not traced"
     return None
+
+
+def _divides_integers(name: str, dtypes: set[str], operands: tuple[Any, ...]) -> bool:
+    """An integer divided by a known one that is above zero, which both round downwards."""
+    if name not in DIVISIONS or not dtypes <= {"i", "u"} or len(operands) != 2:
+        return False
+    return type(operands[1]) is int and operands[1] > 0
 
 
 def _of_singular_values(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> bool:

@@ -28,6 +28,7 @@ class Trial:
     """One call, tried: `ones` stands for each array that it was given."""
 
     def __init__(self) -> None:
+        self.takes_numbers = False  # whether numbers of NumPy's types stand for Python's: where no array gives a dtype
         self._given: list[tuple[Any, Any]] = []  # (fake, array of ones)
         self._numbers: list[Any] = []  # arrays that stand for scalars in torch's layer
 

@@ -369,7 +369,7 @@ BROKEN = {
         lambda x, a: x * 0 + torch.from_numpy(np.random.rand(2, 3) * 0),
         "numpy.random.rand() is not traced",
     ),
-    "integer division": (lambda x, a: a.astype(np.int64) // 2, "floating-point numbers only"),
+    "integer division": (lambda x, a: a.astype(np.int64) // -2, "floating-point numbers only"),
     "a function that is not listed": (lambda x, a: np.unique(a), "numpy.unique"),
     "a norm by singular values": (lambda x, a: np.linalg.norm(a, 2), "singular values"),
     "an array in a torch function": (lambda x, a: torch.mul(x, a), "a NumPy array in a call"),
@@ -425,3 +425,72 @@ def test_a_number_of_a_numpy_type_from_outside_is_guarded_by_type_and_value():
     for number in (np.float32(2), np.float32(2), np.float64(2), np.int64(3), 2.0):
         assert same(compiled(X, number), X * number)
     assert (core.stats()["graphs"], core.stats()["breaks"]) == (4, 0)
+
+
+# -- whole numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8, np.uint8])
+@pytest.mark.parametrize("divisor", [1, 3, 100])
+def test_integers_are_divided_by_known_positive_ones(dtype, divisor):
+    numbers = np.array([0, 1, 7, 100, 127], dtype=dtype)
+    if dtype is not np.uint8:
+        numbers = np.concatenate([numbers, -numbers, np.array([-128], dtype=dtype)])
+
+    def f(array):
+        return array // divisor, array % divisor, np.floor_divide(array, divisor), np.mod(array, divisor)
+
+    in_one_graph(f, numbers)
+
+
+@pytest.mark.parametrize("divisor", [0, -1, -3])
+def test_integers_divided_by_zero_or_below_are_left_to_numpy(divisor):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stats = agrees(lambda array: array // divisor, np.array([-5, 0, 7]))
+    assert stats["breaks"] == 1
+
+
+def test_integers_divided_in_place_keep_their_memory():
+    def f(array):
+        array //= 3
+        array %= 2
+        return array
+
+    in_one_graph(f, np.arange(-6, 6))
+
+
+def test_numbers_known_while_tracing_are_computed_by_numpy():
+    def f(x):
+        width = np.lcm(4, 6)
+        return x.repeat(int(width) // 4) + np.gcd(12, 8), x.shape[0] % width, np.sign(-3)
+
+    in_one_graph(f, torch.ones(5))
+
+
+def test_functions_of_known_numbers_break_on_arrays():
+    assert agrees(lambda array: np.lcm(array, 4), np.array([3, 4]))["breaks"] == 1
+
+
+def test_sizes_may_be_numbers_of_numpys_types():
+    def f(x):
+        rows = np.sum([1, 2])
+        made = [np.zeros((rows, 2), dtype=np.int32) for _ in range(2)]
+        return x + torch.tensor(np.stack(made, axis=0), dtype=torch.long, device=x.device)
+
+    in_one_graph(f, torch.ones(2, 3, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool, torch.float32])
+def test_a_tensor_of_another_dtype_is_a_copy_of_the_array(dtype):
+    def f(array):
+        made = torch.tensor(array, dtype=dtype)
+        made.add_(1) if dtype is not torch.bool else made.logical_not_()
+        return made, array
+
+    in_one_graph(f, np.array([0.0, 1.0, 2.0], dtype=np.float32))
+
+
+def test_a_tensor_that_wants_gradients_is_made_of_an_array_by_python():
+    stats = agrees(lambda array: torch.tensor(array, requires_grad=True).detach(), np.ones(3))
+    assert stats["breaks"] == 1

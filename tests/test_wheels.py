@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,23 @@ def torch_site() -> str:
     import torch
 
     return str(Path(torch.__file__).resolve().parent.parent)
+
+
+def test_the_wheel_of_a_plugin_without_code_of_its_own_to_build_holds_its_tables(tmp_path):
+    source, dist = tmp_path / "source", tmp_path / "dist"
+    for name in run("git", "ls-files", "plugins/cudagraphs", cwd=ROOT).splitlines():
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / name).read_bytes())
+    project = source / "plugins" / "cudagraphs"
+    options = ("-q", "--no-build-isolation", "--no-deps", "-w", str(dist))
+    run(sys.executable, "-m", "pip", "wheel", *options, str(project))
+    (wheel,) = dist.iterdir()
+    with zipfile.ZipFile(wheel) as file:
+        names = set(file.namelist())
+        (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
+        declared = file.read(entry_points).decode()
+    package = ("__init__.py", "plugin.py", "backend.toml", "conformance.toml", "py.typed")
+    assert {f"core_cudagraphs/{name}" for name in package} <= names
+    assert not [name for name in names if name.startswith(("tests", "measure"))]
+    assert "cudagraphs = core_cudagraphs.plugin" in declared and "cudagraphs = core_cudagraphs:backend.toml" in declared

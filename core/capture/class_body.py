@@ -50,7 +50,7 @@ class MadeClassVariable(ClassVariable):
         if isinstance(descriptor, property):
             if descriptor.fset is None:
                 tx.raise_exception(
-                    AttributeError, f"property {name!r} of {type(self.cls).__name__!r} object has no setter"
+                    AttributeError, f"property {name!r} of {type(self.cls).__qualname__!r} object has no setter"
                 )
             tx.call_function(tx.wrap(descriptor.fset, None, constant=True), [self, value])
             return

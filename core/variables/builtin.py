@@ -132,7 +132,7 @@ class BuiltinVariable(VariableTracker):
             return tx.wrap(type(fn), None, constant=True)
         if name in ("__mro__", "__bases__") and isinstance(fn, type):
             return tx.new_tuple([tx.wrap(base, None, constant=True) for base in getattr(fn, name)])
-        if name == "__call__":
+        if name == "__call__" and fn is not type:  # type's own is that of all classes
             return self
         found = run(tx, getattr, [fn, name])
         if getattr(found, "__self__", None) is fn and not isinstance(fn, type):

@@ -147,7 +147,9 @@ class UserObjectVariable(VariableTracker):
             return MethodVariable(tx.wrap(raw.__func__, None, constant=True), tx.wrap(self.cls, None, constant=True))
         if isinstance(raw, property):
             if raw.fget is None:
-                tx.raise_exception(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
+                tx.raise_exception(
+                    AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no getter"
+                )
             return tx.call_function(tx.wrap(raw.fget, None, constant=True), [self])
         if isinstance(raw, types.MemberDescriptorType):
             return self._slot(tx, name)
@@ -262,7 +264,9 @@ class UserObjectVariable(VariableTracker):
         raw, source = self.type_attribute(tx, name)
         if isinstance(raw, property):
             if raw.fset is None:
-                tx.raise_exception(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+                tx.raise_exception(
+                    AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter"
+                )
             tx.call_function(tx.wrap(raw.fset, None, constant=True), [self, value])
             return
         if raw is not MISSING and not isinstance(raw, types.MemberDescriptorType) and is_data_descriptor(raw):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..guards.checks import Predicate
+from ..guards.source import ConstSource
 from .base import SlotMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -58,6 +61,15 @@ class TypeMethodVariable(SlotMethodVariable):
     def on_mro(self, tx: Tracer) -> VT:
         return tx.new_list([tx.wrap(base, None, constant=True) for base in type.mro(self.receiver.cls)])
 
+    def on_subclasses(self, tx: Tracer) -> VT:
+        """The classes that extend it now; the traced code itself has defined none of them, else order is unknown."""
+        found = type.__subclasses__(self.receiver.cls)
+        if tx.is_unreal(self.receiver.cls) or any(map(tx.is_unreal, found)):
+            raise self.receiver.refuse("type.__subclasses__ beside classes that the traced code defines")
+        place = ConstSource(self.receiver.cls, self.receiver.cls.__name__)
+        tx.guard(place, Predicate((place,), SameSubclasses(found)))
+        return tx.new_list([tx.wrap(cls, None, constant=True) for cls in found])
+
     def on_prepare(self, tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
         return tx.new_dict([])
 
@@ -73,3 +85,16 @@ class TypeMethodVariable(SlotMethodVariable):
 
     def on_eq(self, tx: Tracer, other: VT) -> VT:
         return tx.constant(True if other.realize(tx) is self.receiver else NotImplemented)
+
+
+class SameSubclasses:
+    """A predicate for guards: these classes extend a class, in this order, and no others do."""
+
+    __qualname__ = "SameSubclasses"
+
+    def __init__(self, classes: Sequence[type]) -> None:
+        self.classes = [weakref.ref(cls) for cls in classes]
+
+    def __call__(self, cls: type) -> bool:
+        now = type.__subclasses__(cls)
+        return len(now) == len(self.classes) and all(known() is found for known, found in zip(self.classes, now))

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from compiled_graphs import check
 from torch import randn
 
+import core
+
 
 @pytest.fixture(autouse=True)
 def seed():
@@ -75,3 +77,30 @@ def test_extern_calls_with_symbolic_sizes():
         return F.scaled_dot_product_attention(q, q, q).transpose(1, 2).reshape(q.shape[0], q.shape[2], -1)
 
     dynamic(attention, (randn(2, 4, 10, 8),), (randn(3, 4, 12, 8),))
+
+
+def test_a_computed_size_that_is_one_is_broadcast():
+    def program(x):
+        half = x.chunk(2, -1)[0]
+        return half.sqrt().diagonal(1) / (half + 9), half.squeeze().narrow(0, 0, 1) * half
+
+    core.reset()
+    compiled = core.compile(program, backend="inductor", dynamic=True, fullgraph=True)
+    for columns in (4, 6, 10):
+        x = torch.rand(1, columns)
+        for got, want in zip(compiled(x), program(x)):
+            torch.testing.assert_close(got, want)
+    assert core.stats()["graphs"] == 1
+
+
+def test_pieces_of_one_element_lose_their_dimension():
+    def program(x):
+        piece = x.tensor_split(2, 0)[1].squeeze()
+        piece *= 2
+        return piece
+
+    compiled = core.compile(program, backend="inductor", dynamic=True, fullgraph=True)
+    for rows in (0, 1, 2, 3, 8):
+        mine, theirs = torch.arange(rows).double(), torch.arange(rows).double()
+        got, want = compiled(mine), program(theirs)
+        assert torch.equal(got, want) and torch.equal(mine, theirs)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
 from . import expr
 from .expr import Index
 
@@ -29,7 +30,10 @@ class SymbolTable:
         known = node.maybe_as_int()
         if known is not None:
             return int(known)
-        return self._convert(node.expr, node)
+        e = node.expr
+        if e not in self._converted and not e.is_Symbol and torch_compat.is_surely_one(value):
+            self._converted[e] = 1  # it was asked when shapes were broadcast, and is guarded
+        return self._convert(e, node)
 
     def _convert(self, e: Any, node: Any) -> Index:
         known = self._converted.get(e)

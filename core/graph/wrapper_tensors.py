@@ -173,7 +173,7 @@ class _Made(torch.autograd.Function):
     """A tensor with a history, as inputs that are no leaves have one."""
 
     @staticmethod
-    def forward(ctx: Any, start: torch.Tensor, make: Any) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, start: torch.Tensor, make: Any) -> Any:
         return make()
 
     @staticmethod

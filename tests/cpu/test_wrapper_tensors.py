@@ -9,6 +9,7 @@ import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
 import core
+from core.events import FellBack, subscribe
 
 BACKENDS = ("eager", "aot_eager")
 
@@ -471,3 +472,29 @@ def test_a_break_carries_wrapper_tensors_over():
     make = lambda: (pair(grad=True),)  # noqa: E731
     assert outcome(core.compile(program, backend="aot_eager"), make) == outcome(program, make)
     assert (core.stats()["graphs"], core.stats()["breaks"]) == (2, 1)
+
+
+def write_with_gradients(x, y):
+    x.mul_(y)
+    return x.sin(), x
+
+
+REFUSED = {
+    "a wrapper with gradients is written to": (write_with_gradients, lambda: (pair(grad=True) * 1, plain())),
+    "one without them gets some": (write_with_gradients, lambda: (pair(), plain(grad=True))),
+    "a parameter is made": (lambda x: torch.nn.Parameter(x) * 2, lambda: (pair(),)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_can_not_be_said_of_plain_tensors_runs_as_captured(name, monkeypatch):
+    monkeypatch.delenv("CORE_STRICT", raising=False)
+    program, make = REFUSED[name]
+    reasons: list[str] = []
+    stop = subscribe(lambda event: reasons.append(event.reason) if isinstance(event, FellBack) else None)
+    try:
+        assert outcome(core.compile(program, backend="aot_eager"), make) == outcome(program, make)
+    finally:
+        stop()
+    assert ["the graph runs as captured" in reason for reason in reasons] == [True]
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)

@@ -300,7 +300,10 @@ def _try(tx: Tracer, tracker: VT, name: str, other: VT) -> VT | None:
     """type(tracker).name(tracker, other), None where the type has no such method or it answers NotImplemented."""
     if tracker.kind == "constant" and _declines(tracker, name, other):
         return None
-    if type(tracker).call_method is VariableTracker.call_method and name in ("__eq__", "__ne__"):
+    own = tracker.kind == "class" and any(
+        isinstance(find_special(tracker.python_type(), one), types.FunctionType) for one in (name, "__eq__")
+    )
+    if type(tracker).call_method is VariableTracker.call_method and name in ("__eq__", "__ne__") and not own:
         equal = tracker.equals(tx, other)
         return equal if equal is None or name == "__eq__" else tx.constant(not tx.truth(equal))
     if name in object.__dict__ and find_special(tracker.python_type(), name) is object.__dict__[name]:

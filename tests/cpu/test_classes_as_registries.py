@@ -78,3 +78,27 @@ def test_properties_without_a_setter_name_their_class_as_python_does():
             return str(error), x + 1
 
     agrees(lambda: (fn, (torch.ones(2),)))
+
+
+def test_classes_compare_as_their_metaclass_says():
+    def fn(x):
+        class Meta(type):
+            def __eq__(cls, other):
+                return other == 3
+
+            __hash__ = type.__hash__
+
+        class Unequal(type):
+            def __ne__(cls, other):
+                return "unequal"
+
+        class Number(metaclass=Meta):
+            pass
+
+        class Odd(metaclass=Unequal):
+            pass
+
+        known = Number in [3], Number in [4], Odd in [Odd]
+        return Number == 3, Number != 3, Number == 4, 3 == Number, Odd != 3, Odd == 3, Odd == Odd, *known, x + 1
+
+    agrees(lambda: (fn, (torch.ones(2),)))

@@ -78,6 +78,7 @@ class CapturePolicy:
         self.numbers: dict[str, int | float] = {}
         self.objects: dict[str, int] = {}
         self.lenient: set[int] = set()  # ids of tensors whose marks were set by a class, not by the program
+        self.wished: dict[int, list[int]] = {}  # id of a tensor -> dimensions marked on what it is a part of
 
     def dynamic_dims(self, tensor: torch.Tensor, source: Any) -> dict[int, Any]:
         """Dimensions of an input that get symbols. A size of 0 never does: the symbols are positive."""
@@ -89,6 +90,7 @@ class CapturePolicy:
             both = {dim: DimPolicy(unbacked=True) for dim in self._dims_of_both_kinds(name, tensor) if dim not in marks}
             found.update(both)
             self.opened_by_itself = self.opened_by_itself or bool(both)
+        found.update((dim, True) for dim in self.wished.get(id(tensor), ()) if tensor.shape[dim] and dim not in marks)
         marked = {dim: _POLICIES[mark.kind](mark) for dim, mark in marks.items() if mark.kind in _POLICIES}
         if not self.unbacked:
             marked = {dim: True if marks[dim].kind == "unbacked" else policy for dim, policy in marked.items()}

@@ -13,6 +13,7 @@ from ..graph.symbols import plain
 from ..graph.wrapper_tensors import SizeLink, equal_meta, fake_wrapper, parts, size_links
 from ..guards.checks import Is, NotSameAs, Predicate, TensorMatch, TypeIs
 from ..guards.tensor_spec import TensorSpec
+from ..marks import tensor_marks
 from ..torch_compat import nested
 from ..variables.base import VariableTracker
 from ..variables.tensor import TensorVariable
@@ -53,6 +54,7 @@ def wrapper_input(tx: Any, value: torch.Tensor, source: Any) -> VT:
     for name, inner in parts(value):
         place = inner_source(value, source, name) if source is not None else None
         tx.trace.policy.lenient.add(id(inner))
+        tx.trace.policy.wished[id(inner)] = _marked(value, inner)
         tracker = tx.wrap(inner, place).realize(tx)
         if not isinstance(tracker, TensorVariable):
             raise tracker.refuse(f"as a part of a tensor of class {cls.__name__}")
@@ -70,6 +72,12 @@ def wrapper_input(tx: Any, value: torch.Tensor, source: Any) -> VT:
     known = WrapperTensorVariable(result, cls, source, value)
     tx.trace.remember(result, known)
     return known
+
+
+def _marked(value: Any, inner: Any) -> list[int]:
+    """The dimensions of an inner tensor that are those of its wrapper and marked as dynamic there."""
+    dims = [dim for dim, mark in tensor_marks(value).items() if mark.kind != "static"]
+    return [dim for dim in dims if dim < inner.dim() and inner.shape[dim] == value.shape[dim]]
 
 
 def _guard(tx: Any, value: Any, source: Any, fake: Any, links: Sequence[SizeLink]) -> None:

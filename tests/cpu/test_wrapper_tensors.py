@@ -297,6 +297,19 @@ def test_sizes_of_inner_tensors_become_symbols(backend):
     assert (core.stats()["graphs"], core.stats()["recompiles"]) == (2, 1)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_marked_dimension_of_a_wrapper_is_one_of_its_inner_tensors(backend):
+    def program(x):
+        return (x * 2).sin().sum(1)
+
+    compiled = core.compile(program, backend=backend)
+    for size in (3, 5, 4):
+        value = pair(size, 6)
+        core.mark_dynamic(value, 0)
+        assert described(compiled(value)) == described(program(value))
+    assert core.stats()["graphs"] == 1
+
+
 def test_class_inner_tensors_and_metadata_are_guarded():
     def program(x):
         return x * 2

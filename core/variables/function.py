@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..guards.checks import MissingInstanceAttr
 from ..guards.source import (
@@ -19,6 +19,7 @@ from ..guards.source import (
 )
 from .base import VariableTracker
 from .cell import CellVariable
+from .literal import run
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -101,21 +102,20 @@ class FunctionVariable(VariableTracker):
             slot += 1
         star_star = names[slot] if code.co_flags & inspect.CO_VARKEYWORDS else None
         if extra and star is None:
-            tx.raise_exception(
-                TypeError, f"{self.name}() takes {positional} positional arguments but {len(args)} were given"
-            )
+            self._complain(tx, args, kwargs)
         rest: dict[str, VT] = {}
         allowed = set(names[code.co_posonlyargcount : positional + keyword_only])
         for name, value in kwargs.items():
             if name in allowed:
                 if name in bound:
-                    tx.raise_exception(TypeError, f"{self.name}() got multiple values for argument '{name}'")
+                    self._complain(tx, args, kwargs)
                 bound[name] = value
             elif star_star is not None:
                 rest[name] = value
             else:
-                tx.raise_exception(TypeError, f"{self.name}() got an unexpected keyword argument '{name}'")
-        self._fill_defaults(tx, bound, names, positional, keyword_only)
+                self._complain(tx, args, kwargs)
+        if not self._fill_defaults(tx, bound, names, positional, keyword_only):
+            self._complain(tx, args, kwargs)
         if star is not None:
             bound[star] = tx.new_tuple(extra)
         if star_star is not None:
@@ -124,25 +124,44 @@ class FunctionVariable(VariableTracker):
 
     def _fill_defaults(
         self, tx: Tracer, bound: dict[str, VT], names: tuple[str, ...], positional: int, keyword_only: int
-    ) -> None:
+    ) -> bool:
+        """Add what the call leaves out; False where something has no default."""
         missing = [name for name in names[:positional] if name not in bound]
         if missing:
             defaults = self.positional_defaults(tx)
             by_name = dict(zip(names[positional - len(defaults) : positional], defaults))
-            lacking = [name for name in missing if name not in by_name]
-            if lacking:
-                listed = " and ".join(repr(name) for name in lacking)
-                plural = "argument" if len(lacking) == 1 else "arguments"
-                tx.raise_exception(
-                    TypeError, f"{self.name}() missing {len(lacking)} required positional {plural}: {listed}"
-                )
+            if not by_name.keys() >= set(missing):
+                return False
             bound.update((name, by_name[name]) for name in missing)
         for name in names[positional : positional + keyword_only]:
             if name not in bound:
                 value = self.keyword_default(tx, name)
                 if value is None:
-                    tx.raise_exception(TypeError, f"{self.name}() missing 1 required keyword-only argument: '{name}'")
+                    return False
                 bound[name] = value
+        return True
+
+    def _complain(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> NoReturn:
+        """Raise what Python says of these arguments: a function without a body that takes the same is called."""
+        code = self.code
+        count = code.co_argcount + code.co_kwonlyargcount
+        variable = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        names = code.co_varnames[: count + variable.bit_count()]
+        empty = (lambda: None).__code__
+        taking = empty.replace(
+            co_argcount=code.co_argcount,
+            co_posonlyargcount=code.co_posonlyargcount,
+            co_kwonlyargcount=code.co_kwonlyargcount,
+            co_flags=empty.co_flags | variable,
+            co_nlocals=len(names),
+            co_varnames=names,
+        )
+        probe = types.FunctionType(taking, {}, code.co_name, (None,) * len(self.positional_defaults(tx)))
+        probe.__qualname__ = self.name
+        optional = [name for name in names[code.co_argcount : count] if self.keyword_default(tx, name) is not None]
+        probe.__kwdefaults__ = dict.fromkeys(optional)
+        run(tx, probe, [None] * len(args), dict.fromkeys(kwargs))
+        raise AssertionError(f"the arguments of {self.name}() fit")
 
 
 class UserFunctionVariable(FunctionVariable):

@@ -141,6 +141,8 @@ class Copier:
         self.keep(value, made)
         for key, item in value.pairs(self.tx):
             made.set_item(self.tx, self.inner(key).realize(self.tx), self.inner(item))
+        for name, item in value.attributes.items():
+            made.set_attr(self.tx, name, self.inner(item))
         return made
 
     def instance_dict(self, value: VT) -> VT:

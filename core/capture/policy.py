@@ -138,6 +138,7 @@ SKIPPED_PACKAGES = (
     "numpy",
     "pluggy",
     "sympy",
+    "tqdm",
     "pytest",
     "_pytest",
     "unittest",

@@ -19,6 +19,7 @@ import torch
 
 from .. import options, step, torch_compat
 from ..errors import Unsupported
+from ..graph.switches import switch
 from ..guards.checks import Is, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
 from ..torch_compat import function_modes
@@ -160,6 +161,20 @@ def set_grad_enabled(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     if kwargs or not mode.is_constant():
         raise Unsupported("setting grad mode by this value is not traced", remedy="use torch.set_grad_enabled")
     tx.builder.set_grad_enabled(bool(mode.as_constant()), line=tx.line)
+    return tx.constant(None)
+
+
+@function(torch.set_default_dtype)
+def set_default_dtype(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """From here on, in the graph and behind it."""
+    function_mode.refuse(tx, "setting the default dtype")
+    (wanted,) = (*args, *kwargs.values())
+    dtype = wanted.realize(tx)
+    if not dtype.is_constant() or type(dtype.as_constant()) is not torch.dtype:
+        raise Unsupported("setting the default dtype by this value is not traced", remedy="pass a torch.dtype")
+    if not dtype.as_constant().is_floating_point:
+        raise Unsupported("this default dtype is refused by torch", remedy="pass a dtype of floating point numbers")
+    switch(tx.builder, torch.set_default_dtype, dtype.as_constant(), torch.get_default_dtype(), tx.line)
     return tx.constant(None)
 
 

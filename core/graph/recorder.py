@@ -126,6 +126,19 @@ class AtenRecord:
     sequence_starts: list[int] = field(default_factory=list)
     sequence_nodes: list[Any] = field(default_factory=list)
     kept: bool = False
+    default_dtype: torch.dtype = field(default_factory=torch.get_default_dtype)  # the one that the graph runs under
+
+    def with_dtype(self, op: Any, args: Any, kwargs: Any, result: Any, line: UserLine | None) -> Any:
+        """The keywords of a call under a default dtype that the program has set: what that decided is written out."""
+        chosen = torch.get_default_dtype()
+        if chosen is self.default_dtype or not isinstance(result, torch.Tensor) or not result.is_floating_point():
+            return kwargs
+        if any(isinstance(leaf, torch.Tensor) and leaf.is_floating_point() for leaf in leaves((args, kwargs))):
+            return kwargs
+        if not any(argument.name == "dtype" for argument in getattr(getattr(op, "_schema", None), "arguments", ())):
+            self.refuse(f"{op} depends on the default dtype, which the program has set", line)
+            return kwargs
+        return kwargs if kwargs.get("dtype") is not None else {**kwargs, "dtype": result.dtype}
 
     def refuse(self, reason: str, line: UserLine | None = None) -> None:
         """Note the first reason for which the record can't be used."""
@@ -253,7 +266,7 @@ def _recorder_type() -> type:
             return result
 
         def _append(self, op: Any, args: Any, kwargs: Any, result: Any, before: Any) -> None:
-            call = Call(op, args, kwargs, result)
+            call = Call(op, args, self.record.with_dtype(op, args, kwargs, result, self.line), result)
             call.before = before
             call.line = self.line
             call.storages = tuple(

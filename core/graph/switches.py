@@ -1,4 +1,4 @@
-"""Flags of torch that a program switches inside a graph, such as which kernels attention may use."""
+"""Settings of torch that a program switches inside a graph: which kernels attention may use, the default dtype."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ from typing import Any
 
 from ..errors import UserLine
 
-Setter = Callable[[bool], None]
+Setter = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
 class Switched:
-    """A flag that is not as it was before the graph: what sets it, and its present state."""
+    """A setting that is not as it was before the graph: what sets it, its present state, and the one before."""
 
     apply: Setter
-    mode: bool
+    mode: Any
+    before: Any
 
 
-def switch(builder: Any, apply: Setter, mode: bool, before: bool, line: UserLine | None) -> None:
+def switch(builder: Any, apply: Setter, mode: Any, before: Any, line: UserLine | None) -> None:
     """apply(mode), here and in the graph; the builder puts the first state back when the graph ends."""
     if mode == before:
         return
     builder._toggle(apply, (mode,), line)
     apply(mode)
-    if any(flag.apply is apply for flag in switched(builder)):  # two states: it is as it was before the graph
-        builder._undo = [entry for entry in builder._undo if entry[0] != Switched(apply, before)]
-    else:
-        key = Switched(apply, mode)
-        builder._push_undo(key, lambda: apply(before), lambda: builder._toggle(apply, (before,), None))
+    for key, _, _ in builder._undo:
+        if isinstance(key, Switched) and key.apply is apply:
+            before = key.before  # what it was before the graph, not before this switch
+            builder._undo = [entry for entry in builder._undo if entry[0] is not key]
+            break
+    if mode != before:
+        first = before
+        builder._push_undo(
+            Switched(apply, mode, first), lambda: apply(first), lambda: builder._toggle(apply, (first,), None)
+        )
 
 
 def switched(builder: Any) -> list[Switched]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Unsupported
 from ..guards.checks import DictKeys, IsNot, MissingKey, Predicate, TypeIs
 from ..guards.source import AttrSource, ConstSource, DictItemSource
-from .base import NotConstant, VariableTracker
+from .base import NotConstant, VariableTracker, store_attributes
 from .container import ContainerVariable, is_flat, load_class, same
 from .dict_view import DictCursor, DictViewVariable
 from .literal import is_plain
@@ -101,6 +101,7 @@ class DictVariable(ContainerVariable):
         self._rebuilt = False
         self._factory_changed = False
         self._visiting = False
+        self.attributes: dict[str, VT] = {}  # that the traced code set on an OrderedDict of its own
 
     def python_type(self) -> type:
         return self.cls
@@ -310,6 +311,8 @@ class DictVariable(ContainerVariable):
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory.realize(tx) if self.default_factory is not None else tx.constant(None)
+        if name in self.attributes:
+            return self.attributes[name]
         return super().get_attr(tx, name)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
@@ -317,6 +320,9 @@ class DictVariable(ContainerVariable):
             tx.side_effects.mutated(self)
             self.default_factory = value.realize(tx)
             self._factory_changed = True
+            return
+        if self.cls is collections.OrderedDict and self.source is None and not hasattr(self.cls, name):
+            self.attributes[name] = value
             return
         super().set_attr(tx, name, value)
 
@@ -532,6 +538,7 @@ class DictVariable(ContainerVariable):
         for key, value in pairs:
             emit.copy_top()
             self._emit_store(emit, key, value)
+        store_attributes(emit, self)
 
     @staticmethod
     def _emit_store(emit: Emitter, key: VT, value: VT) -> None:

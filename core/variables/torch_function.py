@@ -97,7 +97,7 @@ BREAKS: dict[Any, tuple[str, str]] = {
         ),
         (
             "torch.save torch.load torch.compile torch.jit.script torch.jit.trace torch.set_num_threads "
-            "torch.set_default_dtype torch.set_default_device torch.use_deterministic_algorithms "
+            "torch.set_default_device torch.use_deterministic_algorithms "
             "torch.set_float32_matmul_precision torch.set_printoptions torch.from_numpy torch.frombuffer "
             "torch.from_file "
             "torch.quantize_per_tensor torch.quantize_per_channel "

@@ -27,6 +27,7 @@ WAITING = (
 )  # fmt: skip
 """Operators of ATen whose kernels read results on the host, or may: they wait for the device."""
 _WAITING = frozenset(WAITING)
+_INDEXED = frozenset(("index", "index_put", "_unsafe_index", "_unsafe_index_put"))
 _UNSAFE_TAGS = ("cudagraph_unsafe", "data_dependent_output", "dynamic_output_shape")
 _OWN_NAMESPACES = frozenset(("aten", "prims"))
 
@@ -69,17 +70,15 @@ def _of_call(node: fx.Node, custom: bool) -> str:
         return f"{target} decides on the host what runs"
     if not hasattr(target, "_schema"):
         return ""  # getitem, arithmetic on sizes
-    if any(getattr(torch.Tag, name, None) in target.tags for name in _UNSAFE_TAGS):
-        return f"{target} looks at values"
     name = _name(node)
+    if target.namespace == "aten" and name in _INDEXED:  # the tags of `index` are those it has for masks
+        return f"{target} with a mask counts its elements on the host" if _by_mask(node) else ""
+    if any(getattr(torch.Tag, tag, None) in target.tags for tag in _UNSAFE_TAGS):
+        return f"{target} looks at values"
     if target.namespace == "aten" and (name in _WAITING or target is torch.ops.aten.repeat_interleave.Tensor):
         return f"{target} waits for the device"
     if target.namespace not in _OWN_NAMESPACES and not custom:
         return f"{target} is an operator of another library, which may do something on the host"
-    if name in ("index", "index_put", "_unsafe_index", "_unsafe_index_put") and _by_mask(node):
-        return f"{target} with a mask counts its elements on the host"
-    if any(isinstance(value, torch.Generator) for value in (*node.args, *node.kwargs.values())):
-        return f"{target} draws from a generator of the program"
     return ""
 
 

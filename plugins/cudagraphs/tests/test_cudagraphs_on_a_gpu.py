@@ -121,6 +121,15 @@ def test_inputs_of_any_strides_and_alignment():
                 close(a, b)
 
 
+def test_indices_are_captured(heard):
+    program = lambda x, at: (x[at] * 2, x.index_put((at,), x[at] + 1))  # noqa: E731
+    fast = compiled(program)
+    for _ in range(4):
+        x, at = draw(64, 8), torch.randperm(64, device=DEVICE)[:10]
+        assert all(torch.equal(a, b) for a, b in zip(fast(x, at), program(x, at)))
+    assert [each[0] for each in rows()] == [1], reasons(heard)
+
+
 def test_several_graphs_of_one_call(heard):
     def program(x):
         y = torch.relu(x @ x)

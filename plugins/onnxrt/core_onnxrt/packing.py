@@ -26,8 +26,8 @@ from .calls import EngineCall
 POSITIONS = 512
 """The least number of places of a result for which its convolution's weight is packed. A number of the weight costs two
 operations at each place, 25 ns in all at 40 a ns, and 0.1 ns (in a cache) to 0.4 ns (in memory) to compare. With fewer
-places the gain of packing and the cost of comparing cancel out: a ResNet-50 of one small picture takes the same time with
-64, 16 and 1 as with 512."""
+places the gain of packing and the cost of comparing cancel out: fifty convolutions over one small picture take the same
+time with 64, 16 and 1 as with 512."""
 RESTLESS = 8
 """So many copies are packed for one graph; weights that change after that are read on each call for good."""
 

@@ -220,3 +220,19 @@ def test_a_part_between_calls_of_torch_packs_its_own_weights(built):
         torch.testing.assert_close(run(x), fn(x), rtol=1e-4, atol=1e-4)
     (call,) = [part for part in built if part is not None]
     assert packs(call) == 2 and call.ports[0].sizes == (16, 3, 3, 3)
+
+
+def test_weights_are_packed_and_followed_in_inference_mode_too(built):
+    model, x = Net().eval(), torch.randn(SHAPE)
+    run = compiled(model)
+    with torch.inference_mode():
+        for _ in range(3):
+            same(run, model, x)
+        assert packs(built[0]) == 1
+        model.first.weight.data.mul_(-2)
+        for _ in range(3):
+            same(run, model, x)
+    with torch.no_grad():
+        for _ in range(3):
+            same(run, model, x)
+    assert packs(built[0]) == 2

@@ -26,17 +26,10 @@ _CHANGES = frozenset(
 )
 _LOGGING = ("debug", "info", "warning", "error", "exception", "critical", "log")
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
-_STORES = ("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR")
-_KEEP_THE_VALUE = (
-    "BINARY_SUBSCR",
-    "LOAD_CONST",
-    "COPY",
-    "SWAP",
-    "PUSH_NULL",
-    "CACHE",
-    "RESUME",
-    "PRECALL",
-    "BINARY_OP",
+_OUTSIDE = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF")
+_NO_RESULT = frozenset(
+    "POP_TOP STORE_ATTR STORE_SUBSCR DELETE_ATTR DELETE_SUBSCR CACHE RESUME PRECALL NOP COPY_FREE_VARS MAKE_CELL "
+    "POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE RETURN_GENERATOR".split()
 )
 _LIBRARIES = ("torch", "builtins", "numpy", "typing", "functools", "collections", "operator", "math", "itertools")
 
@@ -153,46 +146,88 @@ def _is_set(cell: Any) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class _Item:
+    """What stands on the stack. text: how it is spelled where it comes from outside of the function, else empty."""
+
+    text: str = ""
+    value: Any = None
+
+
+_UNKNOWN = _Item()
+
+
 class _Reader:
-    """One code object, read in order. What stands last on the stack is followed through attributes only."""
+    """One code object, read in order, with the stack as far as it is known: what is loaded and where it is stored."""
 
     def __init__(self, code: types.CodeType, names: _Names, own: frozenset[str]) -> None:
         self.code = code
         self.names = names
-        self.own = own
-        self.text = ""  # how the newest value is spelled, where it comes from outside the function
-        self.value: Any = None
+        self.stack: list[_Item] = []
+        self.locals = {"cls": _Item("cls", names.cls)} if "cls" in own else {}
 
     def effect(self) -> str | None:
         found = None
         for instruction in dis.get_instructions(self.code):
-            found = self._step(instruction.opname, instruction.argval) or found
+            found = self._effect(instruction) or found
+            self._move(instruction)
         return found
 
-    def _step(self, opname: str, name: Any) -> str | None:
+    def _top(self, depth: int = 1) -> _Item:
+        return self.stack[-depth] if len(self.stack) >= depth else _UNKNOWN
+
+    def _effect(self, instruction: dis.Instruction) -> str | None:
+        opname, name = instruction.opname, instruction.argval
         if opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             return f"assigns the global {name}"
         if opname == "STORE_DEREF" and name in self.code.co_freevars and name in self.names.cells:
             return f"assigns {name} of an enclosing function"
-        if opname in _STORES and self.text:
-            return f"writes to {self.text}"
-        if opname in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF"):
-            self.text, self.value = name, self.names.value(opname, name)
-            return f"calls {name}()" if any(self.value is output for output in _OUTPUTS) else None
-        if opname in _READS:
-            return self._attribute(name)
-        if opname.startswith("LOAD_FAST"):
-            own = name == "cls" and name in self.own
-            self.text, self.value = ("cls", self.names.cls) if own else ("", None)
-        elif opname not in _KEEP_THE_VALUE:
-            self.text, self.value = "", None
-        return None
+        target = {"STORE_ATTR": 1, "DELETE_ATTR": 1, "STORE_SUBSCR": 2, "DELETE_SUBSCR": 2}.get(opname)
+        if target is not None and self._top(target).text:
+            return f"writes to {self._top(target).text}"
+        if opname in _READS and self._top().text:
+            text, value = f"{self._top().text}.{name}", self._top().value
+            logs = isinstance(value, logging.Logger) and name in _LOGGING
+            if logs or isinstance(value, _KEEPERS) and name in _CHANGES:
+                return f"calls {text}()"
+        return (
+            None if opname not in _OUTSIDE or self._outside(opname, name).value not in _OUTPUTS else f"calls {name}()"
+        )
 
-    def _attribute(self, name: str) -> str | None:
-        if not self.text:
-            return None
-        value, text = self.value, f"{self.text}.{name}"
-        self.text, self.value = text, self.names.attribute(value, name)
-        if isinstance(value, logging.Logger) and name in _LOGGING:
-            return f"calls {text}()"
-        return f"calls {text}()" if isinstance(value, _KEEPERS) and name in _CHANGES else None
+    def _outside(self, opname: str, name: str) -> _Item:
+        return _Item(name, self.names.value(opname, name))
+
+    def _move(self, instruction: dis.Instruction) -> None:
+        opname, name = instruction.opname, instruction.argval
+        height = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+        if opname in _OUTSIDE:
+            self.stack += [_UNKNOWN] * (height - 1) + [self._outside(opname, name)]
+        elif opname.startswith("LOAD_FAST"):
+            self.stack += [self.locals.get(each, _UNKNOWN) for each in (name if isinstance(name, tuple) else (name,))]
+        elif opname == "STORE_FAST":
+            self.locals[name] = self._top()
+            self._shift(-1)
+        elif opname in _READS:
+            owner = self._top()
+            found = _Item(f"{owner.text}.{name}", self.names.attribute(owner.value, name)) if owner.text else _UNKNOWN
+            self._shift(-1)
+            self.stack += [_UNKNOWN] * height + [found]
+        elif opname == "BINARY_SUBSCR":
+            text = self._top(2).text
+            self._shift(-2)
+            self.stack.append(_Item(f"{text}[...]") if text else _UNKNOWN)
+        elif opname == "COPY":
+            self.stack.append(self._top(instruction.arg or 1))
+        elif opname == "SWAP" and len(self.stack) >= (instruction.arg or 1):
+            at = -(instruction.arg or 1)
+            self.stack[-1], self.stack[at] = self.stack[at], self.stack[-1]
+        else:
+            self._shift(height)
+            if self.stack and opname not in _NO_RESULT:
+                self.stack[-1] = _UNKNOWN
+
+    def _shift(self, height: int) -> None:
+        if height >= 0:
+            self.stack += [_UNKNOWN] * height
+        else:
+            del self.stack[height:]

@@ -57,14 +57,18 @@ class Functionalizer:
         self._snapshots: dict[int, deque[Any]] = {}
         env = record.shape_env
         self._bind_data_symbols = env is not None and env.settings.allow_scalar_outputs
-        for call in record.calls:
-            if call.before is not None:
-                self._snapshots.setdefault(id(call.args[0]), deque()).append(call.before)
+        self.foresee(record.calls)
         self.owned = owners(record)
         nodes = [self._add_input(index, fake) for index, fake in enumerate(record.inputs)]
         for index in sorted(range(len(nodes)), key=self.owned.__contains__):
             if isinstance(record.inputs[index], torch.Tensor):
                 self._add_memory(index, nodes[index])
+
+    def foresee(self, calls: Sequence[Call]) -> None:
+        """Note which tensors calls to come change in shape: what is made before such a call has the shape before."""
+        for call in calls:
+            if call.before is not None:
+                self._snapshots.setdefault(id(call.args[0]), deque()).append(call.before)
 
     # -- inputs ----------------------------------------------------------------------------------------------------
 
@@ -364,8 +368,9 @@ class Functionalizer:
         if not exact and not _stride_blind(twin):
             args, kwargs = self._recorded_strides(args, kwargs, call)
             exact = True
-        if out_names(call.op) and self._casts(twin, args, kwargs, targets):
-            self._run_clones(call, targets)  # some operators cast to the dtype of `out`, others refuse it
+        several = len(call.op._schema.returns) > 1
+        if (several or out_names(call.op)) and self._casts(twin, args, kwargs, targets):
+            self._run_clones(call, targets)  # what is cast to the dtype written to, and when, is the kernel's affair
             return
         node = self.emitter.emit(twin, args, kwargs, val=self._twin_val(twin, args, call, exact))
         produced = self._result_items(node)

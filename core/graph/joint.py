@@ -60,6 +60,7 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
     )
     starts, tangents = [*starts, *carrying.slots], [*tangents, *carrying.slot_tangents]
     placeholders = _add_tangents(functionalizer, starts, tangents)
+    functionalizer.foresee(calls)
     for call in calls:
         functionalizer.process(call)
     functionalizer.emitter.provenance = {"backward": True}

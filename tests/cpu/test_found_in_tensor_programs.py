@@ -231,3 +231,30 @@ def test_what_is_refused_and_no_second_tracer_does_right_runs_as_captured(fn, ma
             else:
                 assert got == want
     assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)
+
+
+def normalised_by_group(x, weight, bias):
+    return torch.ops.aten.native_group_norm(x, weight, bias, 1, 6, 3, 2, 0.5)
+
+
+def groups():
+    return torch.randn(1, 6, 3, requires_grad=True), torch.randn(6, requires_grad=True), torch.randn(6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backward_that_changes_shapes_in_place(backend):
+    same_as_eager(normalised_by_group, groups, backend)
+
+
+def follows_statistics(x, weight, bias, mean, variance):
+    return torch.ops.aten._batch_norm_with_update(x, weight, bias, mean, variance, 0.5, 0.6)[0]
+
+
+def statistics():
+    x, *rest = torch.randn(5, 5, 5), *(torch.rand(5) + 1 for _ in range(4))
+    return tuple(tensor.to(torch.bfloat16) for tensor in (x, *rest))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_statistics_of_sixteen_bits_are_written_as_such(backend):
+    same_as_eager(follows_statistics, statistics, backend)

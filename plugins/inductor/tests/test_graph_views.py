@@ -119,3 +119,7 @@ def test_expanded_and_overlapping_inputs():
 def test_views_that_negate_lazily_are_read_with_their_sign():
     x = torch.randn(5, dtype=torch.complex64)
     check(lambda x: (x.conj().imag + 1, x.conj().imag * 2, torch.view_as_real(x.conj().resolve_conj()) + 1), x)
+
+
+def test_flipping_a_single_number_gives_it():
+    check(lambda x: x.flip(0) + x.flip(-1), torch.tensor(0.75))

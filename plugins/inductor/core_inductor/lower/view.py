@@ -228,7 +228,7 @@ def unbind(lowering: Any, node: fx.Node, x: View, dim: int = 0) -> tuple[View, .
 @lowers("flip")
 def flip(lowering: Any, node: fx.Node, x: View, dims: Sequence[int]) -> View:
     """Dimensions read backwards."""
-    flipped = {d % len(x.sizes) for d in dims}
+    flipped = {d % len(x.sizes) for d in dims} if x.sizes else set()
     variables = [
         expr.sub(expr.sub(s, 1), v) if k in flipped else v for k, (s, v) in enumerate(zip(x.sizes, loop_vars(x.sizes)))
     ]

@@ -56,6 +56,8 @@ TORCH_RULES = (
             "torch.utils._contextlib",
             "torch.utils._python_dispatch",
             "torch.utils.hooks",
+            "torch.utils.data.dataset",
+            "torch.utils.data.sampler",
             "torch._jit_internal",
             "torch.distributions",
             "torch.nn.init",

@@ -109,6 +109,33 @@ def test_generation_with_a_cache_takes_three_graphs_whatever_its_length(name):
     assert (stats["graphs"], stats["breaks"], stats["recompiles"]) == (3, 0, 2), stats
 
 
+WAYS_TO_GENERATE = {
+    "sampling": ({"do_sample": True, "top_k": 20}, 3),
+    "beams": ({"num_beams": 3}, 3),
+    "a cache of fixed size": ({"cache_implementation": "static", "disable_compile": True}, 2),
+    "a model that guesses ahead": ({"assisted": True}, 3),
+}
+
+
+@pytest.mark.parametrize(("settings", "graphs"), WAYS_TO_GENERATE.values(), ids=WAYS_TO_GENERATE)
+def test_each_way_to_generate_takes_few_graphs_for_thirty_tokens(settings, graphs):
+    subject = architecture("llama")
+    model = subject.model.eval()
+    settings = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None, "max_new_tokens": 30, **settings}
+    prompt = subject.inputs["input_ids"]
+    if settings.pop("assisted", False):
+        settings["assistant_model"], prompt = make("llama").model.eval(), prompt[:1]
+    torch.manual_seed(3)
+    want = model.generate(prompt, **settings)
+    model.forward = core.compile(model.forward, backend="eager")
+    for _ in range(2):
+        torch.manual_seed(3)
+        assert torch.equal(model.generate(prompt, **settings), want)
+    stats = core.stats()
+    counts = [stats[key] for key in ("graphs", "breaks", "recompiles", "skipped")]
+    assert counts == [graphs, 0, graphs - 1, 0], stats
+
+
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
 def test_training_loops_follow_the_optimizer_outside(optimizer):
     def loop(compile_model):

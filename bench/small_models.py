@@ -59,7 +59,8 @@ class Residual(nn.Module):
         x = self.stem(x)
         for block, shortcut in zip(self.blocks, self.shortcuts):
             x = torch.relu(block(x) + shortcut(x))
-        return self.head(x.mean((2, 3)))
+        result: torch.Tensor = self.head(x.mean((2, 3)))
+        return result
 
 
 def _block(before: int, after: int) -> nn.Sequential:

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from compiled_graphs import check, compiled
 from torch import randn
 
+import core
+
 
 @pytest.fixture(autouse=True)
 def seed():
@@ -132,3 +134,17 @@ def test_results_do_not_depend_on_the_number_of_threads():
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(a, b) for a, b in zip(one, two))
+
+
+@pytest.mark.parametrize("reduce", [torch.amin, torch.amax, torch.sum, torch.mean, torch.var, torch.all])
+def test_what_torch_refuses_for_its_many_dimensions_is_refused_in_its_words(reduce):
+    x = torch.ones([1] * 65)
+    with pytest.raises(RuntimeError) as wanted:
+        reduce(x, 0)
+    run = core.compile(lambda x: reduce(x, 0), backend="inductor")
+    with pytest.raises(RuntimeError) as got:
+        run(x)
+    assert str(got.value) == str(wanted.value)
+    core.reset()
+    result = core.compile(lambda x: torch.exp(x) * 2, backend="inductor")(x)
+    assert result.shape == x.shape and result.reshape(1).allclose(torch.exp(torch.ones(1)) * 2)

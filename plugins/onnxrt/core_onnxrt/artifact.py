@@ -186,8 +186,9 @@ def _marks(device: str) -> dict[str, str]:
 
 def stored(artifact: Artifact) -> bytes | None:
     """The model with what its call needs, or None for one that can't be stored."""
-    made = artifact.made if isinstance(artifact, OnnxRuntimeArtifact) else None
-    return pack(made, _marks(artifact.device)) if made is not None else None
+    if not isinstance(artifact, OnnxRuntimeArtifact) or artifact.made is None:
+        return None
+    return pack(artifact.made, _marks(artifact.device))
 
 
 def restored(blob: bytes, ctx: CompileContext) -> Artifact | None:

@@ -34,6 +34,9 @@ from . import fallback
 from .promotion import dtype_name
 from .registry import lowering_of
 
+MOST_DIMENSIONS = 64
+"""Of more dimensions torch's own kernels refuse to take the sum, the maximum and their kin: they say so themselves."""
+
 
 class GraphLowering:
     """One run over one graph. `strict` rounds 16-bit intermediates after every operation, as eager does."""
@@ -252,6 +255,7 @@ class GraphLowering:
                 and dtype_name(fake.dtype) in ITEM_BYTES
                 and fake.device.type == self.device
                 and not fake.is_nested
+                and fake.dim() <= MOST_DIMENSIONS
             )
         if isinstance(fake, (tuple, list)):
             return all(self._is_plain(f) for f in fake)

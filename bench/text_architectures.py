@@ -77,7 +77,7 @@ ENCODERS: Makers = {
         **WIDTHS,
     ),
     "nystromformer": text(
-        "NystromformerModel", "NystromformerConfig", num_landmarks=4, segment_means_seq_len=16, **WIDTHS
+        "NystromformerModel", "NystromformerConfig", num_landmarks=16, segment_means_seq_len=16, **WIDTHS
     ),
     "yoso": text("YosoModel", "YosoConfig", use_expectation=True, **WIDTHS),
     "fnet": text("FNetModel", "FNetConfig", hidden_size=64, num_hidden_layers=2, intermediate_size=128),

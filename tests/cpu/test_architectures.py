@@ -113,7 +113,6 @@ WAYS_TO_GENERATE = {
     "sampling": ({"do_sample": True, "top_k": 20}, 3),
     "beams": ({"num_beams": 3}, 3),
     "a cache of fixed size": ({"cache_implementation": "static", "disable_compile": True}, 2),
-    "a model that guesses ahead": ({"assisted": True}, 3),
 }
 
 
@@ -123,8 +122,6 @@ def test_each_way_to_generate_takes_few_graphs_for_thirty_tokens(settings, graph
     model = subject.model.eval()
     settings = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None, "max_new_tokens": 30, **settings}
     prompt = subject.inputs["input_ids"]
-    if settings.pop("assisted", False):
-        settings["assistant_model"], prompt = make("llama").model.eval(), prompt[:1]
     torch.manual_seed(3)
     want = model.generate(prompt, **settings)
     model.forward = core.compile(model.forward, backend="eager")

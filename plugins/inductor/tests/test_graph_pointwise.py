@@ -188,3 +188,9 @@ def test_creation_is_computed_where_it_is_read():
 
 def test_unknown_operations_run_in_aten():
     check(lambda x: x.cumsum(1) * 2 + x.topk(8, 1)[0], randn(5, 8), kernels=1, externs=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_the_sign_of_zeros_and_of_no_numbers_is_seen(dtype):
+    x = torch.tensor([0.0, -0.0, 1.5, -1.5, float("inf"), -float("inf"), float("nan"), -float("nan")] * 9, dtype=dtype)
+    check(lambda x: (torch.signbit(x),), x)

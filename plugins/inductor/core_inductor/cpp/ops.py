@@ -162,7 +162,8 @@ class Expressions:
         if name == "sign":
             return f"(float)({a} > 0) - (float)({a} < 0)" if single else f"(double)({a} > 0) - (double)({a} < 0)"
         if name == "signbit":
-            return f"__builtin_signbit{suffix}({a}) != 0"
+            # GCC 12 has no instruction for its own signbit of a vector of 16-bit floats
+            return f"__builtin_copysign{suffix}(1.0{suffix}, {a}) < 0.0{suffix}"
         if name == "copysign":
             return f"__builtin_copysign{suffix}({a}, {b})"
         if name == "truncdiv":

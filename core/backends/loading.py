@@ -18,7 +18,6 @@ from typing import Any
 
 import pluggy
 
-from .. import torch_compat
 from ..errors import BackendError
 from ..events import BackendReported, emit
 from ..plugin import PLUGIN_API, PROJECT, Backend, Capabilities, Finding
@@ -75,6 +74,8 @@ def load(backend: InstalledBackend, manager: pluggy.PluginManager, config: Mappi
     if normalise(backend.distribution) == PROJECT:
         resolved, plugin = _resolve(backend, manager, config)
         return Loaded(resolved, plugin=plugin)
+    from .. import torch_compat
+
     issues = backend.manifest.issues if backend.manifest is not None else ""
     with (
         torch_compat.beside_modes(),  # what its modules make stays after the modes that stand now

@@ -60,7 +60,7 @@ def test_list_shows_tier_and_certificate_and_all_shows_old_names_with_their_succ
     assert code == 0
     assert (found["alpha"]["tier"], found["alpha"]["certificate"]) == ("community", "none")
     assert found["eager"]["tier"] == "official"
-    assert found["cudagraphs"]["state"] == "not installed"
+    assert found["hidet"]["state"] == "not installed"
     assert found["nnc"]["state"] == "gone" and found["nnc"]["successor"] == "inductor"
     assert 'use backend="inductor"' in found["nnc"]["reason"]
     assert found["hidet"]["reason"] == 'pip install "hidet"; then pass backend="dynamo:hidet"'

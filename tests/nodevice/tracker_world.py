@@ -10,7 +10,7 @@ import types
 from core.errors import Unsupported
 from core.guards.checks import Is, SameAs
 from core.guards.source import ConstSource, FrameValues, LocalSource
-from core.variables import constant, deque, mapping, operators, sequence
+from core.variables import constant, deque, mapping, operators, sequence, unread
 from core.variables import iterator as iterators
 from core.variables import range as ranges
 from core.variables import set as sets
@@ -131,6 +131,7 @@ class World:
 
     def __init__(self, evaluate=None):
         self.evaluate = evaluate
+        self.trace = types.SimpleNamespace(function_modes=[])
         self.side_effects = SideEffects()
         self.guards = []
         self.known = {}
@@ -138,6 +139,9 @@ class World:
 
     def is_unreal(self, value):
         return False
+
+    def text_later(self, function, parts):
+        return unread.text_later(self, function, parts)
 
     def wrap(self, value, source, constant_=False, **kw):
         if isinstance(value, VariableTracker):

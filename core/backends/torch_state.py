@@ -29,8 +29,10 @@ Values = tuple[str, Callable[[], Any], Callable[[Any], None] | None, Callable[[A
 
 def torch_parts(torch: Any) -> Iterator[Values]:
     """(name, read, restore, tell) of each part, the fields of process_state.Part."""
+    from .. import torch_compat
+
     yield "torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, None
-    yield "torch's default device", lambda: str(torch.get_default_device()), _default_device(torch), None
+    yield "torch's default device", torch_compat.default_device, _default_device(torch), None
     yield "torch's number of threads", torch.get_num_threads, torch.set_num_threads, None
     yield "torch's number of inter-op threads", torch.get_num_interop_threads, None, None
     yield "torch's grad mode", torch.is_grad_enabled, lambda on: _discard(torch.set_grad_enabled(on)), None

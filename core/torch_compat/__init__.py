@@ -585,6 +585,12 @@ def beside_modes() -> Iterator[None]:
         yield
 
 
+def default_device() -> str:
+    """The device on which factories make tensors, also inside beside_modes(). Checked with 2.13."""
+    with torch._C._EnableTorchFunction():
+        return str(torch.get_default_device())
+
+
 @functools.cache
 def calibrate_tensor_guards() -> str:
     """Let the guard evaluator learn how this torch's tensors and global state are read; once a process.

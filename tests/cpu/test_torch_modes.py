@@ -100,7 +100,7 @@ def test_a_function_mode_sees_every_call(backend):
 
         return fn, (torch.randn(3),), lambda: list(log)
 
-    assert agrees(build, backend, graphs=None, breaks=None)["breaks"] >= 1
+    agrees(build, backend, graphs=None, breaks=0)
 
 
 def test_saved_tensor_hooks_run_as_in_eager(backend):

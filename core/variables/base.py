@@ -294,6 +294,7 @@ class LazyVariable(VariableTracker):
     def realize(self, tx: Tracer) -> VariableTracker:
         if self.realized is None:
             self.realized = tx.wrap(self.value, self.source)
+            self._tx = None  # what outlives the capture keeps nothing of it alive
         return self.realized
 
     def python_type(self) -> type:

@@ -23,12 +23,16 @@ Args = Sequence[VT]
 
 
 class IteratorVariable(VariableTracker):
-    """An iterator. `produce(tx)` gives the next item or None; `cls` is its Python class."""
+    """An iterator. `produce(tx)` gives the next item or None; `cls` is its Python class.
+
+    A class that produces its items itself overrides `next_item`: a method of its own, kept in it, would be a cycle, and
+    what the trace holds would live until the next collection.
+    """
 
     kind = "iterator"
     mutable = True
 
-    def __init__(self, produce: Callable[[Tracer], VT | None], cls: type) -> None:
+    def __init__(self, produce: Callable[[Tracer], VT | None] | None, cls: type) -> None:
         super().__init__(None)
         self.produce = produce
         self.cls = cls
@@ -43,10 +47,11 @@ class IteratorVariable(VariableTracker):
         return self
 
     def next_item(self, tx: Tracer) -> VT | None:
+        assert self.produce is not None
         return self.produce(tx)
 
     def contains(self, tx: Tracer, item: VT) -> bool:
-        while (candidate := self.produce(tx)) is not None:
+        while (candidate := self.next_item(tx)) is not None:
             if tx.compare_equal(candidate, item):
                 return True
         return False
@@ -63,7 +68,7 @@ class IteratorVariable(VariableTracker):
         if name == "__iter__":
             return self
         if name == "__next__":
-            item = self.produce(tx)
+            item = self.next_item(tx)
             if item is None:
                 tx.raise_exception(StopIteration)
             return item

@@ -11,6 +11,7 @@ import gc
 import itertools
 import operator
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,20 +43,29 @@ COPIED: tuple[type, ...] = (
 )
 
 
+def _nobody() -> None:
+    """The owner of an iterator that takes its own steps."""
+
+
+def is_stepped(owner: OutsideEnumerateVariable | None) -> bool:
+    """Whether the steps of an iterator were taken by another that numbers or chains its items."""
+    return owner is not None and owner.moved
+
+
 class LeafIteratorVariable(IteratorVariable):
     """An iterator over items that exist: of a list, tuple, range, str, dict or set."""
 
     writes_first: ClassVar[bool] = True  # before what it walks changes, for that may end it
 
     def __init__(self, value: Any, source: Any) -> None:
-        super().__init__(self._produce, type(value))
+        super().__init__(None, type(value))
         self.source = source
         self.value = value
         self.taken = 0
         self.ended = False
-        self.numbered_by: OutsideEnumerateVariable | None = None
+        self._owner: Callable[[], OutsideEnumerateVariable | None] = _nobody
 
-    def _produce(self, tx: Tracer) -> VT | None:
+    def next_item(self, tx: Tracer) -> VT | None:
         if self.ended:
             return None
         if not all(tx.is_untouched(walked) for walked in gc.get_referents(self.value)):
@@ -75,7 +85,7 @@ class LeafIteratorVariable(IteratorVariable):
         return item
 
     def write_back(self, emit: Emitter) -> None:
-        if self.numbered_by is None or not self.numbered_by.moved:
+        if not is_stepped(self._owner()):
             step(emit, self, self.taken + self.ended)
 
 
@@ -93,13 +103,13 @@ class OutsideEnumerateVariable(IteratorVariable):
     writes_first: ClassVar[bool] = True
 
     def __init__(self, count: VT, iterator: VT, source: Any) -> None:
-        super().__init__(self._produce, enumerate)
+        super().__init__(None, enumerate)
         self.source = source
         self.count = count
         self.iterator = iterator
         self.taken = 0
         self.ended = False
-        self.numbered_by: OutsideEnumerateVariable | None = None
+        self._owner: Callable[[], OutsideEnumerateVariable | None] = _nobody
         claim(iterator, self)
 
     @property
@@ -107,7 +117,7 @@ class OutsideEnumerateVariable(IteratorVariable):
         """True when the traced code took a step."""
         return self.taken > 0 or self.ended
 
-    def _produce(self, tx: Tracer) -> VT | None:
+    def next_item(self, tx: Tracer) -> VT | None:
         if not steps_alone(self.iterator, self.taken, self.ended):
             raise Unsupported(
                 f"{self.describe()} numbers the items of an iterator that is also read by itself",
@@ -127,7 +137,7 @@ class OutsideEnumerateVariable(IteratorVariable):
     def write_back(self, emit: Emitter) -> None:
         if not steps_alone(self.iterator, self.taken, self.ended):
             raise self.refuse("reading by other means what it numbers")
-        if self.numbered_by is None or not self.numbered_by.moved:
+        if not is_stepped(self._owner()):
             step(emit, self, self.taken + self.ended)
 
 
@@ -135,13 +145,13 @@ class OutsideChainVariable(OutsideEnumerateVariable):
     """itertools.chain: which iterator it is at is its own state, so it takes the steps itself, and its parts none."""
 
     def __init__(self, rest: VT, current: VT | None, source: Any) -> None:
-        IteratorVariable.__init__(self, self._produce, itertools.chain)
+        IteratorVariable.__init__(self, None, itertools.chain)
         self.source = source
         self.rest = rest
         self.current = current
         self.taken = 0
         self.ended = False
-        self.numbered_by = None
+        self._owner = _nobody
         self.drawn: dict[int, tuple[VT, int, bool]] = {}  # by id: iterators, their steps, whether ended
         for part in (rest, current):
             if part is not None:
@@ -173,7 +183,7 @@ class OutsideChainVariable(OutsideEnumerateVariable):
                 remedy="make the iterator inside the compiled function",
             )
 
-    def _produce(self, tx: Tracer) -> VT | None:
+    def next_item(self, tx: Tracer) -> VT | None:
         tx.side_effects.mutated(self)
         while not self.ended:
             if self.current is None:
@@ -201,7 +211,7 @@ class OutsideChainVariable(OutsideEnumerateVariable):
 
     def write_back(self, emit: Emitter) -> None:
         self._check()
-        if self.numbered_by is None or not self.numbered_by.moved:
+        if not is_stepped(self._owner()):
             step(emit, self, self.taken + self.ended)
 
 
@@ -209,15 +219,15 @@ class OutsideCountVariable(OutsideEnumerateVariable):
     """itertools.count over ints."""
 
     def __init__(self, value: VT, by: VT | None, source: Any) -> None:
-        IteratorVariable.__init__(self, self._produce, itertools.count)
+        IteratorVariable.__init__(self, None, itertools.count)
         self.source = source
         self.count = value
         self.by = by
         self.taken = 0
         self.ended = False
-        self.numbered_by = None
+        self._owner = _nobody
 
-    def _produce(self, tx: Tracer) -> VT | None:
+    def next_item(self, tx: Tracer) -> VT | None:
         tx.side_effects.mutated(self)
         number = self.count
         if self.taken:
@@ -227,14 +237,14 @@ class OutsideCountVariable(OutsideEnumerateVariable):
         return number
 
     def write_back(self, emit: Emitter) -> None:
-        if self.numbered_by is None or not self.numbered_by.moved:
+        if not is_stepped(self._owner()):
             step(emit, self, self.taken)
 
 
 def claim(iterator: VT, owner: OutsideEnumerateVariable) -> None:
     """The steps of `iterator`, and of those that it draws on, are taken by `owner`."""
     if isinstance(iterator, (LeafIteratorVariable, OutsideEnumerateVariable)):
-        iterator.numbered_by = owner
+        iterator._owner = weakref.ref(owner)  # not the owner itself: it has the iterator, and would be a cycle
     if isinstance(iterator, OutsideCursorVariable):
         for drawn in iterator.produce.iterators:  # type: ignore[attr-defined]
             claim(drawn, owner)

@@ -90,3 +90,26 @@ def test_a_generator_left_outside_of_any_try_stays_in_the_graph():
 
     stats = agree(fn, torch.ones(3))
     assert (stats["graphs"], stats["breaks"]) == (1, 0)
+
+
+def test_a_generator_begun_before_a_break_ends_with_its_loop(no_collector):
+    ended = []
+
+    def program(x):
+        for number in enumerate([1, 2]):
+
+            def begun(which):
+                print(end="")
+                try:
+                    yield None
+                finally:
+                    ended.append(which)
+
+            generator = begun(number)
+            next(generator)
+        return x + 1
+
+    for _ in range(2):
+        core.compile(program, backend="eager")(torch.ones(2))
+        assert ended == [(0, 1), (1, 2)]
+        ended.clear()

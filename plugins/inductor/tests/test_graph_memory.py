@@ -91,7 +91,7 @@ def test_constants_of_the_module_are_used_as_they_are():
     table = torch.arange(5.0)
     module = make_fx(lambda x: x + table)(randn(5))
     program = compile_fx(module)
-    assert len(program.constants) == 1 and not program.storable
+    assert len(program.constants) == 1 and program.storable  # their bytes are stored with it
 
 
 def test_a_graph_that_writes_to_its_arguments_is_refused():

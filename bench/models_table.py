@@ -95,10 +95,11 @@ def compiler(implementation: str, target: Any) -> tuple[Any, Any]:
 
     core.reset()
     seen: list[Any] = []
-    events.subscribe(seen.append)
+    stop = events.subscribe(seen.append)
     compiled = core.compile(target, backend=backend or "inductor")
 
     def report() -> dict[str, Any]:
+        stop()
         stats = core.stats()
         reasons = [e.reason for e in seen if isinstance(e, (events.GraphBroken, events.FrameSkipped, events.FellBack))]
         counts = {key: stats[key] for key in ("graphs", "breaks", "recompiles", "skipped")}

@@ -64,14 +64,15 @@ class ModelCall:
             yield f"    i{at} = _memory({form}).{draw.operator}{draw.numbers!r}"
         for at, port in enumerate(self.inputs):
             yield from self._set_input(at, port)
+        asked_for = {asked.name for asked in self.questions}  # read where the request has put them
         for at, port in enumerate(self.results):
-            if port.sizes is not None and not port.number:
+            if port.sizes is not None and not port.number and port.name not in asked_for:
                 yield f"    out{at} = _empty({port.sizes!r}, dtype={_name(port.dtype)})"
                 if 0 not in port.sizes:
                     yield f"    request.set_output_tensor({at}, _wrap(out{at}))"
         yield "    request.infer()"
         for at, port in enumerate(self.results):
-            if port.sizes is None or port.number:
+            if port.sizes is None or port.number or port.name in asked_for:
                 value = f"_taken(request.get_output_tensor({at}), {_name(port.dtype)})"
                 yield f"    out{at} = {value}{'.item()' if port.number else ''}"
         for asked in self.questions:

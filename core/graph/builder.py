@@ -18,7 +18,7 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..errors import Unsupported, UserLine
-from ..torch_compat import fakes, nested
+from ..torch_compat import fakes
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
@@ -108,14 +108,8 @@ class GraphBuilder:
         if self._mode is None:
             if self.scalar_outputs:
                 self._shape_env = torch_compat.shape_env(scalar_outputs=True)
-            self._mode = torch_compat.fake_tensor_mode(self._shape_env)
+            self._mode = torch_compat.fake_tensor_mode(self._shape_env, weakref.WeakMethod(self._environment))
             self._rng_state = torch.get_rng_state()
-            environment = weakref.WeakMethod(self._environment)
-            nested.let_ragged_sizes_be_symbols(
-                self._mode,
-                lambda: environment()(),
-                torch_compat.input_source_class()(-1),  # type: ignore[misc]
-            )
             if self._wants_record:
                 self._record = AtenRecord(self._mode, self._shape_env)
                 if self._decompositions is None:

@@ -36,10 +36,16 @@ from .training import (  # noqa: F401 - names of this package
 # imported by the first capture, not by `import core`.
 
 
-def fake_tensor_mode(shape_env: Any) -> Any:
-    """A FakeTensorMode that refuses real tensors among the operands of a call."""
+def fake_tensor_mode(shape_env: Any, environment: Callable[[], Any] = lambda: None) -> Any:
+    """A FakeTensorMode that refuses real tensors among the operands of a call.
+
+    environment: gives a method that makes a ShapeEnv, for the sizes of nested tensors made under a mode without one. A
+    weak reference: what owns the mode is freed with it.
+    """
     with without_peer_package():
-        return _fake_mode_class()(shape_env=shape_env, allow_non_fake_inputs=False)
+        mode = _fake_mode_class()(shape_env=shape_env, allow_non_fake_inputs=False)
+    mode.environment = environment
+    return mode
 
 
 @functools.cache
@@ -64,6 +70,11 @@ def _fake_mode_class() -> type:
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return False
+
+        def create_symbolic_nested_int(self, *, nt_tensor_id: int | None = None) -> Any:
+            from . import nested
+
+            return nested.ragged_symbol(self, nt_tensor_id)
 
     return UnwrappedFakeTensorMode
 

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
-
-def let_ragged_sizes_be_symbols(mode: Any, environment: Callable[[], Any], source: Any) -> None:
-    """Nested tensors that are made under a FakeTensorMode get their ragged sizes from the ShapeEnv that `environment`
-    gives: torch's own way needs one from the start and names its symbols by the peer's classes. `source` names them."""
-
-    def make(*, nt_tensor_id: int | None = None) -> Any:
-        if nt_tensor_id is None:
-            nt_tensor_id = mode.nt_tensor_id_counter
-            mode.nt_tensor_id_counter += 1
-        return _symbol(environment(), _ragged(nt_tensor_id), source)
-
-    mode.create_symbolic_nested_int = make
+from . import input_source_class
 
 
-def _ragged(number: int) -> Any:
+def ragged_symbol(mode: Any, number: int | None) -> Any:
+    """A symbol for the ragged size of a nested tensor made under a FakeTensorMode.
+
+    Torch's own way needs a ShapeEnv from the start and names its symbols by the peer's classes.
+    """
+    from torch.fx.experimental.symbolic_shapes import DimDynamic
     from torch.nested._internal.nested_int import NestedIntNode
 
-    return torch.SymInt(NestedIntNode(number, 1))
-
-
-def _symbol(env: Any, hint: Any, source: Any) -> Any:
-    from torch.fx.experimental.symbolic_shapes import DimDynamic
-
+    if number is None:
+        number = mode.nt_tensor_id_counter
+        mode.nt_tensor_id_counter += 1
+    env, hint, source = mode.environment()(), torch.SymInt(NestedIntNode(number, 1)), input_source_class()(-1)
     symbol = env.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
     return env.create_symintnode(symbol, hint=hint, source=source)
 

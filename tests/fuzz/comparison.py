@@ -361,14 +361,16 @@ def compare(
     calls: int = CALLS,
     compiler: Callable[..., Any] | None = None,
     dynamic: bool | None = None,
+    loose: bool = False,
 ) -> Outcome:
     """Run the program `calls` times in both worlds, up to the first difference.
 
     compiler: what makes the compiled function of the program; core.compile unless given. dynamic: as its option.
+    loose: what compilers leave open is not compared: see Describer, _without_nodes and _is_used_up.
     """
     core.reset()
     outcome = Outcome()
-    loose = backend != "eager"
+    loose = loose and backend != "eager"
     half = loose and re.search(r"bfloat16|float16|\.half\(", text) is not None
     theirs, ours = World(text, "eager_program", loose), World(text, "compiled_program", loose)
     compiled = (compiler or core.compile)(ours.space["program"], backend=backend, dynamic=dynamic)
@@ -379,11 +381,11 @@ def compare(
             want, error = theirs.run(theirs.space["program"], call)
             outcome.raised += error is not None
             got, raised = ours.run(compiled, call)
-            outcome.difference = _difference(got, want, raised, call, backend, half)
+            outcome.difference = _difference(got, want, raised, call, backend, loose=loose, half=half)
             if outcome.difference is not None:
                 outcome.difference.endings = type(raised).__name__, type(error).__name__
                 break
-            if backend != "eager" and _is_used_up(want[-1]):
+            if backend != "eager" and _is_used_up(want[-1], loose):
                 break  # the gradients are others from here on
     outcome.stats = dict(core.stats())
     outcome.reasons = reasons
@@ -404,7 +406,7 @@ SEEN = (
 
 
 def _difference(
-    got: Any, want: Any, raised: BaseException | None, call: int, backend: str, half: bool = False
+    got: Any, want: Any, raised: BaseException | None, call: int, backend: str, *, loose: bool, half: bool
 ) -> Difference | None:
     if isinstance(raised, CoreError):
         lines = [f"{entry.name}:{entry.lineno}" for entry in traceback.extract_tb(raised.__traceback__)[-3:]]
@@ -418,9 +420,9 @@ def _difference(
     for name, left, right in zip(SEEN, got, want):
         if not exact and name == "printed text":
             left, right = (_GRAD_FN.sub(" grad_fn", text) for text in (left, right))
-        if not exact and name == "gradients" and _is_used_up(right):
+        if not exact and name == "gradients" and _is_used_up(right, loose):
             return None
-        if not exact:
+        if loose:
             left, right = _without_nodes(left), _without_nodes(right)
         found = first_difference(left, right, exact, half=half)
         if found is not None:
@@ -445,12 +447,12 @@ def _without_nodes(tree: Any) -> Any:
     return _NODE.sub("a node", tree) if isinstance(tree, str) else tree
 
 
-def _is_used_up(gradients: Any) -> bool:
-    """Whether eager refused a backward: a second one, or one that needs what was written to since.
+def _is_used_up(gradients: Any, loose: bool) -> bool:
+    """Whether eager refused a second backward, and where loose, one that needs what was written to since.
 
     One graph of a compiler may have kept nothing that could be freed, and other tensors.
     """
-    words = ("backward through the graph a second time", "modified by an inplace operation")
+    words = ["backward through the graph a second time", *(["modified by an inplace operation"] if loose else [])]
     return isinstance(gradients, tuple) and any(part in gradients[1] for part in words)
 
 

@@ -3,10 +3,11 @@
     python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--grammar tensors] [--dynamic]
         [--state DIR] [--fresh]
 
-There are two grammars: "python", programs that use the language, and "tensors", straight lines of operations. Seeds are dealt to the shards in turn. The state of a shard is a JSON file: the next seed, the totals, and the seeds
-whose programs differ; a run takes up where the file ends, and a process that died is seen as a crash of the seed it was
-at. A difference prints a minimised script. The exit status is 1 when anything differs, or when less was captured than
-FLOORS say.
+There are two grammars: "python", programs that use the language, and "tensors", straight lines of operations, of which
+compilers are not asked what they leave open (see compare). Seeds are dealt to the shards in turn. The state of a shard
+is a JSON file: the next seed, the totals, and the seeds whose programs differ; a run takes up where the file ends, and a
+process that died is seen as a crash of the seed it was at. A difference prints a minimised script. The exit status is 1
+when anything differs, or when less was captured than FLOORS say.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ if __name__ == "__main__":
     sys.path.insert(0, "tests/fuzz")
     from comparison import compare
 
-    print(compare(open(__file__).read(), {backend!r}, dynamic={dynamic!r}).difference or "no difference")
+    print(compare(open(__file__).read(), {backend!r}, **{options!r}).difference or "no difference")
 """
 
 
@@ -91,15 +92,16 @@ def run_seed(
 ) -> str | None:
     """Compare the program of one seed and count it; the difference and its script where there is one."""
     program = GRAMMARS[grammar](seed)
+    how = {"dynamic": dynamic, "loose": grammar == "tensors"}
     try:
-        outcome = compare(program.text, backend, compiler=compiler, dynamic=dynamic)
+        outcome = compare(program.text, backend, compiler=compiler, **how)
     except Hangs as error:
         totals.differing.setdefault("hangs", []).append(seed)
         return f"seed {seed}: {error}\n{program.text}"
     if backend != "eager" and outcome.difference is not None and outcome.difference.kind.startswith(REFUSALS):
         totals.add(refused=1)  # a program for torch's own AOTAutograd, which strict runs leave out
         with mock.patch.dict(os.environ, {"CORE_STRICT": "0"}):
-            outcome = compare(program.text, backend, compiler=compiler, dynamic=dynamic)
+            outcome = compare(program.text, backend, compiler=compiler, **how)
     _count(totals, outcome, program.breaking)
     if outcome.difference is None:
         return None
@@ -129,13 +131,14 @@ def script(
 ) -> str:
     """The minimised program of a seed that differs, as a script to run at the root of the repository."""
     text = GRAMMARS[grammar](seed).text
-    first = compare(text, backend, dynamic=dynamic).difference
+    how = {"dynamic": dynamic, "loose": grammar == "tensors"}
+    first = compare(text, backend, **how).difference
     if first is None:
         return text
 
     def fails(candidate: str) -> bool:
         try:
-            found = compare(candidate, backend, dynamic=dynamic).difference
+            found = compare(candidate, backend, **how).difference
         except (Exception, Hangs):  # noqa: BLE001  a candidate may be nonsense in any way
             return False
         return found is not None and (found.kind, found.endings) == (first.kind, first.endings)
@@ -145,7 +148,7 @@ def script(
         text = minimised(text, fails, seconds)
     finally:
         sys.unraisablehook = unraisable
-    return f"# {first.kind}\n{text}{FOOTER.format(backend=backend, dynamic=dynamic)}"
+    return f"# {first.kind}\n{text}{FOOTER.format(backend=backend, options=how)}"
 
 
 def run_shard(

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..guards.checks import Is
-from ..guards.source import ConstSource, InstanceAttrSource, TypeAttrSource
+from ..guards.source import InstanceAttrSource
 from .base import BuiltinMethodVariable, VariableTracker
-from .function import MethodVariable
+from .class_attribute import MISSING, bound_attribute, own_attribute
 from .tensor import TensorVariable
 from .wrapper_class import CODE_OF_THE_CLASS
 
@@ -27,7 +26,6 @@ _OF_ITS_MEMORY = frozenset(
     ("untyped_storage", "as_subclass", "register_hook", "register_post_accumulate_grad_hook", "new")
 )
 _NOT_CALLED = ("__new__", "__init__", *CODE_OF_THE_CLASS[:2])
-_MISSING = object()
 
 
 class ClassedTensorVariable(TensorVariable):
@@ -35,30 +33,15 @@ class ClassedTensorVariable(TensorVariable):
 
     def _own(self, name: str) -> Any:
         """What the classes of the program define, torch's own left out."""
-        for base in self.cls.__mro__:
-            if base not in _TORCH_CLASSES and name in base.__dict__:
-                return base.__dict__[name]
-        return _MISSING
+        return own_attribute(self.cls, name, _TORCH_CLASSES)
 
     def _bound(self, tx: Tracer, name: str) -> VT | None:
         raw = self._own(name)
-        if raw is _MISSING:
+        if raw is MISSING:
             return None
         if _is_of_torch(raw):
             return self._of_torch(tx, name, raw)
-        source = TypeAttrSource(ConstSource(self.cls), name)
-        if isinstance(raw, property) and raw.fget is not None:
-            tx.guard(source, Is(raw))
-            return tx.call_function(tx.wrap(raw.fget, None, constant=True), [self], {})
-        if isinstance(raw, staticmethod):
-            return tx.wrap(raw.__func__, None, constant=True)
-        if isinstance(raw, classmethod):
-            return MethodVariable(tx.wrap(raw.__func__, None, constant=True), tx.wrap(self.cls, None, constant=True))
-        if hasattr(raw, "__code__"):
-            return MethodVariable(tx.wrap(raw, source), self)
-        if hasattr(type(raw), "__get__"):
-            return None
-        return tx.wrap(raw, source)
+        return bound_attribute(tx, self, self.cls, name, raw)
 
     def _of_torch(self, tx: Tracer, name: str, raw: Any) -> VT | None:
         """Methods and properties of torch's own classes are calls of the graph, as torch's functions are."""
@@ -69,7 +52,7 @@ class ClassedTensorVariable(TensorVariable):
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in self.attributes:
             return super().get_attr(tx, name)
-        if self._own("__getattribute__") is not _MISSING or self._own("__getattr__") is not _MISSING:
+        if self._own("__getattribute__") is not MISSING or self._own("__getattr__") is not MISSING:
             raise self.refuse(f"reading attribute {name!r} of a class that answers for itself")
         kept = self._kept(tx, name)
         if kept is not None:
@@ -88,13 +71,13 @@ class ClassedTensorVariable(TensorVariable):
         return None
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
-        if name in ("data", "requires_grad") or self._own(name) is not _MISSING:
+        if name in ("data", "requires_grad") or self._own(name) is not MISSING:
             raise self.refuse(f"setting attribute {name!r}")
         super().set_attr(tx, name, value)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         own = self._own(name)
-        if own is not _MISSING and not _is_of_torch(own) and name not in _NOT_CALLED:
+        if own is not MISSING and not _is_of_torch(own) and name not in _NOT_CALLED:
             return tx.call_function(self.get_attr(tx, name), list(args), kwargs)
         if name in _OF_ITS_MEMORY:
             raise self.refuse(f"a call of {name}")

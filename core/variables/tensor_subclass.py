@@ -25,7 +25,7 @@ from .base import (
     store_attributes,
     write_attributes,
 )
-from .function import MethodVariable
+from .class_attribute import MISSING, bound_attribute, own_attribute
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -120,35 +120,23 @@ class SubclassTensorVariable(VariableTracker):
 
     # -- attributes ------------------------------------------------------------------------------------------------
 
-    def _own(self, name: str) -> tuple[Any, type | None]:
-        """What the program's classes define, with the class; torch's own are left out."""
-        for base in self.cls.__mro__:
-            if base not in _TORCH_CLASSES and name in base.__dict__:
-                return base.__dict__[name], base
-        return None, None
+    def _own(self, name: str) -> Any:
+        """What the program's classes define; torch's own are left out."""
+        return own_attribute(self.cls, name, _TORCH_CLASSES)
 
     def _bound(self, tx: Tracer, name: str) -> VT | None:
-        raw, base = self._own(name)
-        if base is None:
+        raw = self._own(name)
+        if raw is MISSING:
             return None
-        source = TypeAttrSource(ConstSource(self.cls), name)
-        if isinstance(raw, property) and raw.fget is not None:
-            tx.guard(source, Is(raw))
-            return tx.call_function(tx.wrap(raw.fget, None, constant=True), [self], {})
-        if isinstance(raw, staticmethod):
-            return tx.wrap(raw.__func__, None, constant=True)
-        if isinstance(raw, classmethod):
-            return MethodVariable(tx.wrap(raw.__func__, None, constant=True), tx.wrap(self.cls, None, constant=True))
-        if callable(raw) and hasattr(raw, "__code__"):
-            return MethodVariable(tx.wrap(raw, source), self)
-        if hasattr(type(raw), "__get__"):
+        bound = bound_attribute(tx, self, self.cls, name, raw)
+        if bound is None:
             raise self.refuse(f"the descriptor behind attribute {name!r}")
-        return tx.wrap(raw, source)
+        return bound
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in self.attributes:
             return self.attributes[name]
-        if find_special(self.cls, "__getattr__") is not None or self._own("__getattribute__")[1] is not None:
+        if find_special(self.cls, "__getattr__") is not None or self._own("__getattribute__") is not MISSING:
             raise self.refuse(f"reading attribute {name!r} of a class that answers for itself")
         if self.real is not None and self.source is not None and name in self.real.__dict__:
             return tx.wrap(self.real.__dict__[name], InstanceAttrSource(self.source, name))
@@ -169,7 +157,7 @@ class SubclassTensorVariable(VariableTracker):
         tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
-        if hasattr(torch.Tensor, name) or self._own(name)[1] is not None or self._own("__setattr__")[1] is not None:
+        if hasattr(torch.Tensor, name) or self._own(name) is not MISSING or self._own("__setattr__") is not MISSING:
             raise self.refuse(f"setting attribute {name!r}")
         if self.source is not None:
             tx.side_effects.mutated(self)

@@ -16,6 +16,7 @@ import torch
 
 import core
 import core.errors
+from core import events
 
 BACKENDS = ("eager", "aot_eager")
 
@@ -111,3 +112,13 @@ def agrees(
     assert graphs is None or stats["graphs"] == graphs, stats
     assert breaks is None or stats["breaks"] == breaks, stats
     return stats
+
+
+def reasons(heard):
+    """Of the events: why something took another road."""
+    return [event.reason for event in heard if isinstance(event, events.FellBack)]
+
+
+def captures(heard):
+    """Of the events: the calls that were captured."""
+    return [event for event in heard if isinstance(event, events.CallCaptured)]

@@ -9,26 +9,10 @@ import threading
 import pytest
 import torch
 from graph_device_on_cpu import DeviceOnCpu
+from observed import captures, reasons
 
-from core import events
 from core.backends.cuda_graphs import DeviceGraphs, GraphOptions, ReplayedCall
 from core.errors import InvalidOption
-
-
-@pytest.fixture
-def heard():
-    found = []
-    stop = events.subscribe(found.append)
-    yield found
-    stop()
-
-
-def reasons(heard):
-    return [event.reason for event in heard if isinstance(event, events.FellBack)]
-
-
-def captures(heard):
-    return [event for event in heard if isinstance(event, events.CallCaptured)]
 
 
 class Program:

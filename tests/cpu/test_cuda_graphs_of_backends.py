@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from graph_device_on_cpu import DeviceOnCpu
+from observed import captures, reasons
 from torch import nn
 
 import core
@@ -46,22 +47,6 @@ def device(monkeypatch):
     core.reset()
     yield made
     core.reset()
-
-
-@pytest.fixture
-def heard():
-    found = []
-    stop = events.subscribe(found.append)
-    yield found
-    stop()
-
-
-def reasons(heard):
-    return [event.reason for event in heard if isinstance(event, events.FellBack)]
-
-
-def captures(heard):
-    return [event for event in heard if isinstance(event, events.CallCaptured)]
 
 
 def rows():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 from .. import torch_compat
@@ -19,6 +20,8 @@ def shape_guards(graph: CapturedGraph) -> Iterator[Guard]:
         kind = place.kind if place.kind != "value" else "float" if _is_float(item.fake) else "int"
         if item.source is not None:
             bindings[str(symbol)] = Binding(item.source, kind, place.dim)
+            if kind == "float":
+                yield _finite(str(symbol), bindings[str(symbol)])
             if kind == "size" and torch_compat.has_number(graph.shape_env, symbol):
                 yield _not_empty(str(symbol), bindings[str(symbol)])
     for guard in facts.guards:
@@ -34,6 +37,15 @@ def _not_empty(name: str, size: Binding) -> Guard:
 
     expr = sympy.Ge(sympy.Symbol(name, integer=True), 1)
     return Guard(None, ShapeHolds(expr, ((name, size),)), None, "a symbolic size is not 0")
+
+
+def _finite(name: str, number: Binding) -> Guard:
+    """Arithmetic on symbols is that of real numbers, to which each number equals itself."""
+    import sympy
+
+    symbol = sympy.Symbol(name, real=True)
+    within = sympy.And(sympy.Ge(symbol, -sys.float_info.max), sympy.Le(symbol, sys.float_info.max))
+    return Guard(None, ShapeHolds(within, ((name, number),)), None, "a symbolic float is finite")
 
 
 def _is_float(fake: object) -> bool:

@@ -34,7 +34,7 @@ from .recorder import AtenRecord, new_recorder
 from .refusals import judge, open_size_refusal, quiet_fakes, refuse_by_name
 from .region import Region, escaped
 from .subgraph_call import subgraph_call
-from .symbols import as_policy, cancelling, plain, symbolic_fake
+from .symbols import as_policy, cancelled, is_float, plain, rounded, symbolic_fake
 from .tree import leaves, map_tree, rebuild, without_partial
 from .unused_inputs import drop_unused
 from .wrapper_tensors import is_fake
@@ -289,18 +289,20 @@ class GraphBuilder:
     def _call(
         self, kind: str, target: Any, fn: Callable[..., Any], args: Any, kwargs: Any, line: UserLine | None
     ) -> Any:
-        if self.has_symbols and self._record is not None and getattr(fn, "__module__", "") in ("_operator", "math"):
-            args = self._rounded(args)
         args, kwargs = map_tree(self._lift, (tuple(args), dict(kwargs)))
-        fake_args, fake_kwargs = map_tree(
-            lambda leaf: leaf.fake if isinstance(leaf, GraphValue) else leaf, (args, kwargs)
-        )
+        fake_args, fake_kwargs = map_tree(_fake_of_leaf, (args, kwargs))
         mark = len(self._record.calls) if self._record is not None else 0
         name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
         if target is torch.autograd.grad:
             refuse_outer_gradients(self._inputs, self._kept, line)
         sequence = torch_compat.gradient_sequence_number()
         result = self._run(fn, name, fake_args, fake_kwargs, mark, line)
+        if self.has_symbols:
+            if cancelled(result, fake_args):
+                args = [self.specialize(leaf, line) if is_float(_fake_of_leaf(leaf)) else leaf for leaf in args]
+                result = self._run(fn, name, [_fake_of_leaf(leaf) for leaf in args], fake_kwargs, mark, line)
+            if any(is_float(leaf) for leaf in leaves(result)):
+                result = map_tree(rounded, result)
         if self._constraints is not None:
             self._constraints.look(line)
         self._check_result(name, result, line)
@@ -319,16 +321,6 @@ class GraphBuilder:
                 call.node, call.line = node, line
             self._record.note_sequence(sequence, node)
         return self._values(result, node, line)
-
-    def _rounded(self, operands: Sequence[Any]) -> Sequence[Any]:
-        """Operands of arithmetic on numbers; of sums of floats, the floats are pinned and guarded."""
-        if any(isinstance(getattr(operand, "fake", None), torch.Tensor) for operand in operands):
-            return operands
-        sums = [cancelling(operand) for operand in operands]
-        for item in self._inputs if any(sums) else ():
-            if isinstance(item.fake, torch.SymFloat) and any(item.fake.node.expr in symbols for symbols in sums):
-                float(item.fake)
-        return [float(operand.fake) if symbols else operand for operand, symbols in zip(operands, sums)]
 
     def _run(self, fn: Any, name: str, args: Any, kwargs: Any, mark: int, line: UserLine | None) -> Any:
         refused = self._record is None or self._record.refused is not None
@@ -678,6 +670,10 @@ class GraphBuilder:
 
 def _any_requires_grad(tree: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves(tree))
+
+
+def _fake_of_leaf(leaf: Any) -> Any:
+    return leaf.fake if isinstance(leaf, GraphValue) else leaf
 
 
 def _annotate(node: fx.Node, fake: Any, line: UserLine | None) -> None:

@@ -48,7 +48,7 @@ class SymbolNodes:
     def node(self, value: Any) -> Any:
         """The node (or the plain number) for a symbolic number."""
         expr = expression(value)
-        if getattr(expr, "is_number", False) or getattr(expr, "is_Boolean", False) and not expr.free_symbols:
+        if not getattr(expr, "free_symbols", ()):
             return _number(value, expr)
         known = self._nodes.get(expr)
         if known is not None:
@@ -93,4 +93,4 @@ class SymbolNodes:
 def _number(value: Any, expr: Any) -> Any:
     if isinstance(value, torch.SymBool):
         return bool(expr)
-    return float(expr) if isinstance(value, torch.SymFloat) else int(expr)
+    return torch_compat.calculated(expr) if isinstance(value, torch.SymFloat) else int(expr)

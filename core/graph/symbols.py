@@ -6,7 +6,7 @@ two symbols. Equalities, and whether a size is 1, appear only as guards that the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,23 +107,26 @@ def plain(value: Any) -> Any:
         return int(expr) if expr.is_Integer else value
     if isinstance(value, torch.SymFloat):
         expr = value.node.expr
-        return float(expr) if expr.is_number else value
+        return value if expr.free_symbols else torch_compat.calculated(expr)
     if isinstance(value, torch.SymBool):
         expr = value.node.expr
         return bool(expr) if expr.is_Boolean and expr in (True, False) else value
     return value
 
 
-def cancelling(value: Any) -> tuple[Any, ...]:
-    """The symbols of floats in a sum that is a number of the graph.
+def is_float(value: Any) -> bool:
+    """Whether a value is a float that differs between calls."""
+    return isinstance(value, torch.SymFloat) and isinstance(plain(value), torch.SymFloat)
 
-    Symbolic arithmetic is that of real numbers: it would make `s` of `(s + 1) - 1`, where floats lose digits.
-    One operation on a symbol is rounded as eager rounds it, and products stay within roundings.
-    """
-    fake = getattr(value, "fake", None)
-    if not isinstance(fake, torch.SymFloat) or not fake.node.expr.is_Add:
-        return ()
-    return tuple(symbol for symbol in fake.node.expr.free_symbols if not symbol.is_integer)
+
+def rounded(value: Any) -> Any:
+    """A result of arithmetic, floats with the order and the roundings of the operations that made them."""
+    return torch_compat.in_its_order(value) if is_float(value) else value
+
+
+def cancelled(result: Any, operands: Sequence[Any]) -> bool:
+    """Whether arithmetic on such floats gave a number: that of reals knows neither -0.0 nor overflow."""
+    return isinstance(plain(result), float) and any(is_float(operand) for operand in operands)
 
 
 def input_numbers(inputs: tuple[GraphInput, ...]) -> list[tuple[Place, Any]]:

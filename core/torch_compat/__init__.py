@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .expressions import write_expression  # noqa: F401 - a name of this package
+from .expressions import calculated, in_its_order, write_expression  # noqa: F401 - names of this package
 from .training import (  # noqa: F401 - names of this package
     delayed_error,
     inference_mode_functions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -11,6 +12,48 @@ LONGEST_PRODUCT = 64
 """Powers of symbols up to this one are written as products."""
 
 
+def in_its_order(value: torch.SymFloat) -> torch.SymFloat:
+    """The same number as a term that no later operation looks into.
+
+    Symbolic arithmetic is that of real numbers, where sums cancel and products have no order: floats round after each
+    operation.
+    """
+    from torch.fx.experimental.sym_node import SymNode
+
+    node = value.node
+    if not getattr(node.expr, "args", ()):  # a symbol or a literal
+        return value
+    return torch.SymFloat(SymNode(_whole_term()(node.expr), node.shape_env, float, node._hint))
+
+
+@functools.cache
+def _whole_term() -> Any:
+    """The sympy function of one argument that is its argument, and stays around it until that is a number."""
+    import sympy
+    from torch.utils._sympy.functions import Identity
+    from torch.utils._sympy.interp import handlers
+
+    class Identity(Identity):  # type: ignore[no-redef]  # the name by which expressions are told apart
+        @classmethod
+        def eval(cls, term: Any) -> Any:
+            if term.free_symbols:
+                return term if isinstance(term, cls) else None
+            return sympy.sympify(calculated(term))
+
+    handlers()[Identity] = "identity"
+    return Identity
+
+
+def calculated(expr: Any) -> float:
+    """The number that an expression without symbols is, each operation rounded."""
+    if not expr.args:
+        return float(expr)
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    return float(sympy_interp(PythonReferenceAnalysis, {}, expr))
+
+
 def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
     """Write a sympy expression as call nodes; `symbols` maps its free symbols to nodes. Returns the last node."""
     import torch.fx as fx
@@ -18,6 +61,10 @@ def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
     class Written(PythonReferenceAnalysis):
+        @staticmethod
+        def identity(x: Any) -> Any:
+            return x
+
         @staticmethod
         def int_truediv(a: Any, b: Any) -> Any:
             return a / b  # on numbers of the call, so Python's own division

@@ -96,10 +96,12 @@ def _model_call(graph: fx.GraphModule, frozen: Mapping[fx.Node, torch.Tensor], c
         converted = convert(graph, target=target(), name=ctx.name)
     except ConversionError as error:
         raise Unsupported([node for node in calls_of(graph) if refusal(node)], str(error)) from error
+    threads = int(ctx.options.get("threads", 0)) or torch.get_num_threads()
     config = {
         "INFERENCE_PRECISION_HINT": "f32",
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": int(ctx.options.get("threads", 0)) or torch.get_num_threads(),
+        "INFERENCE_NUM_THREADS": threads,
+        **({"NUM_STREAMS": 0} if threads == 1 else {}),  # no pool: a model of one thread runs in the caller's
         **dict(ctx.options.get("config", {})),
     }
     try:

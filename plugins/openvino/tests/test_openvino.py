@@ -166,6 +166,15 @@ def test_without_a_fallback_torch_computes_what_the_device_would_narrow_between_
     assert stats["kernels"] >= 4 and stats["extern_calls"] >= 4 and stats["graphs"] == 1
 
 
+@pytest.fixture(params=[1, 2], ids=["one thread", "two threads"])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("config", [{}, {"NUM_STREAMS": 1}], ids=["", "a pool"])
 @pytest.mark.parametrize(
     "fn, error",
     [
@@ -173,12 +182,14 @@ def test_without_a_fallback_torch_computes_what_the_device_would_narrow_between_
         (lambda x, i: nn.functional.embedding(i, x.unsqueeze(1)), IndexError),
         (lambda x, i: x.index_select(0, i), IndexError),
         (lambda x, i: x.gather(0, i), RuntimeError),
+        (lambda x, i: x.view(5, 1)[i, torch.zeros_like(i)], IndexError),
     ],
+    ids=["index", "embedding", "index_select", "gather", "two indices"],
 )
-def test_places_outside_of_a_tensor_raise_what_eager_raises(fn, error):
-    run = compiled(fn, fullgraph_backend=True)
+def test_places_outside_of_a_tensor_raise_what_eager_raises(fn, error, threads, config):
+    run = compiled(fn, fullgraph_backend=True, options={"config": config})
     x = torch.arange(5.0)
-    for places in ([0, 4, 2], [0, -1, 2], [0, 9, 2], [-9, 0, 1], [2**32, 0, 1]):
+    for places in ([0, 4, 2], [0, -1, 2], [0, 9, 2], [-9, 0, 1], [2**30, 0, 1], [2**32, 0, 1]):
         i = torch.tensor(places)
         try:
             want = fn(x, i)
@@ -188,6 +199,24 @@ def test_places_outside_of_a_tensor_raise_what_eager_raises(fn, error):
         else:
             assert torch.equal(run(x, i), want)
     assert core.stats()["kernels"] > 0
+
+
+@pytest.mark.parametrize("config", [{}, {"NUM_STREAMS": 1}], ids=["", "a pool"])
+def test_a_kernel_that_raises_is_heard_of(threads, config):
+    """A run of the device is never taken for a result where a kernel has stopped it."""
+    from core_onnx.ops import indexing
+
+    def unchecked(b, value, size, negative):
+        return value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexing, "_asked", unchecked)
+        run = compiled(lambda x, i: x.gather(0, i) + 1, fullgraph_backend=True, options={"config": config})
+        x = torch.arange(5.0)
+        assert torch.equal(run(x, torch.tensor([1, 2, 4])), torch.tensor([2.0, 3.0, 5.0]))
+        for _ in range(3):
+            with pytest.raises(RuntimeError):
+                run(x, torch.tensor([1, 2, 5]))
 
 
 def test_integers_chosen_by_places_are_not_narrowed():

@@ -46,24 +46,28 @@ def _places(b: ModelBuilder, index: Value, x: Value, axis: int, *, negative: boo
     """An index along an axis of `x`, on which a run fails where eager does: outside of the tensor, and below zero
     unless a negative one counts from the end."""
     value = _index(b, index)
-    zero = b.scalar(0, value.dtype)
     if not b.target.checks_places:
-        if b.target.questions:
-            _ask(b, value.like(index.fake), b.cast(b.size_of(x, axis), value.dtype) if x.rank else None, negative)
-        return value
+        if not b.target.questions:
+            return value
+        size = b.cast(b.size_of(x, axis), value.dtype) if x.rank else None
+        return _asked(b, value.like(index.fake), size, negative)
     if negative:
         return value
     far = b.scalar(torch.iinfo(value.dtype).max, value.dtype)
-    return b.node("Where", b.node("Less", value, zero), far, value).like(index.fake)
+    return b.node("Where", b.node("Less", value, b.scalar(0, value.dtype)), far, value).like(index.fake)
 
 
-def _ask(b: ModelBuilder, value: Value, size: Value | None, negative: bool) -> None:
-    if not b.target.computes("Less", value.dtype):
-        value, size = b.cast(value, torch.int32), None if size is None else b.cast(size, torch.int32)
+def _asked(b: ModelBuilder, value: Value, size: Value | None, negative: bool) -> Value:
+    """The places, with 0 for those outside, and a question whether there were any: a runtime that checks nothing
+    reads what lies beside the tensor, and one that stops on its own leaves the question unanswered."""
+    if not (b.target.computes("Less", value.dtype) and b.target.computes("Where", value.dtype)):
+        value = b.cast(value, torch.int32).like(value.fake)
+        size = None if size is None else b.cast(size, torch.int32)
     zero, end = b.scalar(0, value.dtype), b.scalar(1, value.dtype) if size is None else size
     below = b.node("Less", value, b.node("Neg", end) if negative else zero)
     wrong = b.node("Or", below, b.node("Not", b.node("Less", value, end)))
     b.raise_where(wrong, placed_error(b.origin[1]), OUTSIDE)
+    return b.node("Where", wrong, zero, value).like(value.fake)
 
 
 @converts("aten.index_select.default")

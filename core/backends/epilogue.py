@@ -24,6 +24,7 @@ from ..graph.outputs import (
     ViewOfSlot,
     ViewStep,
     as_strided_within,
+    data_of,
 )
 from .generated import Code, tuple_text
 
@@ -133,6 +134,8 @@ def _view(code: Code, base: str, step: ViewStep) -> str:
     if step.op is as_strided_within:  # written out: a function of ours has no place on a warm call
         _, size, stride, offset = args
         return f"{base}.as_strided({size}, {stride}, {base}.storage_offset() + {offset})"
+    if step.op is data_of:
+        return f"{base}.data"
     args += [f"{key}={_literal(code, value, base)}" for key, value in step.kwargs]
     item = "" if step.item is None else f"[{step.item}]"
     return f"{code.bind(step.op, _op_name(step.op))}({', '.join(args)}){item}"

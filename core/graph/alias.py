@@ -29,7 +29,7 @@ class Alias:
     op, args, kwargs, item: how the view is taken; `hole` is the position of the base among args. args hold nodes for
     symbolic ints, never for tensors. node gives the value of version `version`. val: the recorded geometry; fake: the
     recorded tensor itself, which later calls may have changed. recorded_args: args as recorded, grad: the grad mode of
-    the view.
+    the view, is_data: it was taken as `.data`.
     """
 
     store: Store
@@ -45,6 +45,7 @@ class Alias:
     grad: bool = True
     hole: int = 0
     fake: Any = None
+    is_data: bool = False
 
     @property
     def is_root(self) -> bool:

@@ -308,7 +308,7 @@ class Functionalizer:
         alias = Alias(base.store, self._recorded_val(fake), base.node, parent=base, op=op, hole=hole, item=item)
         alias.args, alias.kwargs = args, self._nodes(call.kwargs)
         alias.recorded_args = call.args
-        alias.fake, alias.grad = fake, call.grad
+        alias.fake, alias.grad, alias.is_data = fake, call.grad, _reads_data(call)
         if op._schema.name in _IDENTITY_VIEWS:
             alias.node = self.memory.read(base)
         else:
@@ -476,6 +476,10 @@ def _written_positions(call: Call) -> tuple[int | str, ...]:
             elif position < len(call.args):
                 found.append(position)
     return tuple(found)
+
+
+def _reads_data(call: Call) -> bool:
+    return call.node is not None and call.node.target is getattr and call.node.args[1] == "data"
 
 
 def _view_position(schema: Any) -> int | None:

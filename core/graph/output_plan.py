@@ -27,6 +27,7 @@ from .outputs import (
     ViewStep,
     WriteBack,
     as_strided_within,
+    data_of,
 )
 from .shared_inputs import counted
 from .symbols import expression, plain
@@ -158,6 +159,8 @@ class OutputPlan:
             offset = link.val.storage_offset() - self._base_offset(link)
             geometry = map_tree(self._step_leaf, (tuple(link.val.shape), tuple(link.val.stride()), offset))
             return ViewStep(as_strided_within, (BASE, *geometry), grad=link.grad)
+        if link.is_data:
+            return ViewStep(data_of, (BASE,), grad=link.grad)
         args = tuple(
             BASE if at == link.hole else _frozen(map_tree(self._step_leaf, arg))
             for at, arg in enumerate(link.recorded_args)

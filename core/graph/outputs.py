@@ -40,9 +40,9 @@ BASE = _Base()
 class ViewStep:
     """One view operation: op(*args, **kwargs) with BASE replaced by the tensor and each SlotRef by its number.
 
-    op is an OpOverload or `as_strided_within`. args may nest lists and tuples. item: which element of the result, for
-    operators that return several views. grad: the grad mode in which the program took the view; run the step in that
-    mode.
+    op is an OpOverload, `as_strided_within` or `data_of`. args may nest lists and tuples. item: which element of the
+    result, for operators that return several views. grad: the grad mode in which the program took the view; run the
+    step in that mode.
     """
 
     op: Any
@@ -146,3 +146,8 @@ class Epilogue:
 def as_strided_within(base: Any, size: Any, stride: Any, offset: Any) -> Any:
     """A strided view whose offset counts from the first element of `base`, wherever that lies in its storage."""
     return base.as_strided(size, stride, base.storage_offset() + offset)
+
+
+def data_of(base: Any) -> Any:
+    """`.data`: a tensor on the same memory, with a count of writes of its own."""
+    return base.data

@@ -24,6 +24,8 @@ from .tree import leaves
 from .twins import out_names
 
 _FRESH_CONSTANT = torch.ops.aten.lift_fresh.default
+_UNCOUNTED = ("aten::_foreach_", "aten::_fused_")
+"""Operators whose real kernels count their writes, which kernels of fake tensors don't."""
 _STORAGE_CHANGES = frozenset(("aten::set_", "aten::resize_", "aten::resize_as_", "aten::_resize_output_"))
 
 
@@ -263,6 +265,8 @@ def _recorder_type() -> type:
             if sizes is not None and any(tuple(leaf.shape) != size for leaf, size in sizes):
                 self.record.refuse(f"{op} resized its out= argument", self.line)
             self._append(op, args, kwargs, result, before)
+            if op._schema.is_mutable and op._schema.name.startswith(_UNCOUNTED):
+                _count_writes(op, args)
             return result
 
         def _append(self, op: Any, args: Any, kwargs: Any, result: Any, before: Any) -> None:
@@ -283,6 +287,14 @@ def _recorder_type() -> type:
             self.record.calls.append(call)
 
     return Recorder
+
+
+def _count_writes(op: Any, args: Any) -> None:
+    for argument, value in zip(op._schema.arguments, args):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            for leaf in leaves(value):
+                if isinstance(leaf, torch.Tensor) and not leaf.is_inference():
+                    torch.autograd.graph.increment_version(leaf)
 
 
 def new_recorder(record: AtenRecord, *, backward: bool = False) -> Any:

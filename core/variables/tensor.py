@@ -110,10 +110,8 @@ class TensorVariable(VariableTracker):
             return self.shape(tx)
         if name in METADATA or name in STATE:
             return tx.graph_result(getattr(self.fake, name), derived=True)
-        if name in DERIVED:
+        if name in DERIVED or name == "data":  # unlike those of detach(), writes to .data are not counted
             return tx.graph_call(getattr, [self, tx.constant(name)], {})
-        if name == "data":
-            return tx.graph_call(torch.Tensor.detach, [self], {})
         if name == "grad":
             return self._grad(tx)
         if name == "__class__":
@@ -203,7 +201,7 @@ class TensorVariable(VariableTracker):
 
     def _has_only_copies(self, tx: Tracer) -> bool:
         """True when no backward can need what the tensor holds: nobody has used it, or nothing takes gradients."""
-        used = any(node.target not in ("detach", torch.Tensor.detach) for node in self.value.node.users)
+        used = any(not _only_detaches(node) for node in self.value.node.users)
         return not used or not any(item.requires_grad for item in tx.builder.inputs)
 
     def assign_grad(self, tx: Tracer, value: VT) -> None:
@@ -419,6 +417,10 @@ class TensorVariable(VariableTracker):
 
     def write_back(self, emit: Emitter) -> None:
         write_attributes(emit, self)
+
+
+def _only_detaches(node: Any) -> bool:
+    return node.target in ("detach", torch.Tensor.detach) or node.target is getattr and node.args[1] == "data"
 
 
 class TakenOver:

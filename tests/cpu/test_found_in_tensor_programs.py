@@ -258,3 +258,26 @@ def statistics():
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_statistics_of_sixteen_bits_are_written_as_such(backend):
     same_as_eager(follows_statistics, statistics, backend)
+
+
+def taken_before_several_writes(x):
+    with torch.no_grad():
+        part = x.view(-1)
+    torch._foreach_add_([x], 1)
+    return part
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_writes_to_several_at_once_are_counted(backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+    core.reset()
+    compiled = core.compile(taken_before_several_writes, backend=backend, fullgraph=True)
+    for subject in (taken_before_several_writes, compiled):
+        x = torch.ones(3, 4)
+        subject(x)
+        assert x._version == 1 and x.sum() == 24
+        part = subject(torch.ones(3, 4, requires_grad=True) * 1)
+        assert part.requires_grad
+        with pytest.raises(RuntimeError, match="view was created in no_grad mode"):
+            part.is_leaf  # noqa: B018
+    assert core.stats()["graphs"] == 2

@@ -92,3 +92,27 @@ def test_data_that_a_backward_may_need_is_assigned_by_python(compiled):
         return z.tolist(), x.tolist(), x.grad.tolist()
 
     assert ends(lambda *args: compiled(fn, *args, fullgraph=False)) == ends(fn)
+
+
+BACKWARD_NEEDS_IT = ("eager", "aot_eager", "inductor")
+
+
+@pytest.mark.parametrize("backend", BACKWARD_NEEDS_IT)
+def test_a_write_through_data_is_not_counted_and_the_backward_takes_what_was_written(backend):
+    def fn(x):
+        y = x.exp()
+        y.data.add_(1)
+        return y, y.data, x.data
+
+    core.reset()
+    step = core.compile(fn, backend=backend, fullgraph=True)
+    for subject in (fn, step):
+        x = torch.zeros(3, requires_grad=True)
+        y, data, of_input = subject(x)
+        of_input.add_(1)
+        data.mul_(2)
+        assert (x._version, y._version, y.tolist()) == (0, 0, [4.0] * 3)
+        assert not (data.requires_grad or data._is_view() or of_input._is_view())
+        y.sum().backward()
+        assert x.grad.tolist() == [4.0] * 3
+    assert core.stats()["graphs"] == 1

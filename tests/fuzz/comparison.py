@@ -65,12 +65,14 @@ class Outcome:
 class Describer:
     """Turns objects into nested tuples that can be compared across the two runs: aliases become numbers.
 
-    loose: whether what compilers leave open is left out: strides of dimensions without a second element, and where in
-    memory of its own a result begins.
+    exact: whether the history of tensors is described too: the kind of gradient, whether a view, how often written to.
+    loose: whether what compilers leave open is left out: strides of dimensions without a second element, where in
+    memory of its own a result begins, and in which memory no element lies.
     """
 
-    def __init__(self, loose: bool = False) -> None:
+    def __init__(self, loose: bool = False, exact: bool = False) -> None:
         self.loose = loose
+        self.exact = exact
         self.seen: dict[int, int] = {}
         self.memory: dict[int, tuple[int, int]] = {}  # address -> number, bytes before the first tensor seen in it
         self.alive: list[Any] = []
@@ -141,13 +143,19 @@ class Describer:
         yield [(name, self(item, depth)) for name, item in found.items()]
 
     def _tensor(self, value: torch.Tensor, depth: int) -> Iterator[Any]:
-        memory = value.untyped_storage().data_ptr()
+        if value.layout is not torch.strided:
+            yield (str(value.layout), str(value.dtype), tuple(value.shape), value.requires_grad)
+            yield value.detach().to_dense()
+            return
+        memory = 0 if self.loose and value.numel() == 0 else value.untyped_storage().data_ptr()
         start = value.storage_offset() * value.element_size()
         place, origin = self.memory.setdefault(memory, (len(self.memory), start)) if memory else (-1, start)
         yield ("memory", place, start - origin if self.loose else start)
         yield (str(value.dtype), tuple(value.shape), self._strides(value))
         leaf = _is_leaf(value)
-        yield (value.requires_grad, leaf)
+        yield (value.requires_grad, leaf, value.is_conj(), value.is_neg(), value.is_inference())
+        if self.exact:
+            yield (_history(value), value._is_view(), None if value.is_inference() else value._version)
         yield value.detach().clone()
         yield self(value.grad, depth) if leaf is True else None
 
@@ -164,6 +172,21 @@ def _is_leaf(value: torch.Tensor) -> bool | str:
         return value.is_leaf
     except RuntimeError as error:  # a view of several whose base was written to
         return str(error)
+
+
+def _history(value: torch.Tensor) -> str | None:
+    try:
+        return None if value.grad_fn is None else type(value.grad_fn).__name__
+    except RuntimeError as error:
+        return str(error)
+
+
+def _versions(args: Any) -> list[int | None]:
+    return [_version(arg) for arg in args]
+
+
+def _version(value: Any) -> int | None:
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else None
 
 
 def _plain(value: Any) -> Any:
@@ -209,8 +232,8 @@ def _tensors_agree(ours: torch.Tensor, theirs: torch.Tensor, exact: bool, half: 
 class World:
     """One execution of the program's text: a namespace of its own."""
 
-    def __init__(self, text: str, name: str, loose: bool = False) -> None:
-        self.loose = loose
+    def __init__(self, text: str, name: str, loose: bool = False, exact: bool = False) -> None:
+        self.loose, self.exact = loose, exact
         module = types.ModuleType(name)
         sys.modules[name] = module
         self.space: dict[str, Any] = vars(module)
@@ -249,23 +272,37 @@ class World:
         error: BaseException | None = None
         result: Any = None
         modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
-        with contextlib.redirect_stdout(text):
+        versions = _versions(args)
+        with contextlib.redirect_stdout(text), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
             try:
                 result = fn(*args)
             except Exception as raised:  # noqa: BLE001  whatever the program raises is compared
                 error = raised
-        describe = Describer(self.loose)
+        describe = Describer(self.loose, self.exact)
         seen: list[Any] = ["raised" if error is not None else "returned"]
         seen.append(describe(error) if error is not None else describe(result))
         seen.append(self._lines(error))
         seen.append(text.getvalue())
         seen.append([describe(arg) for arg in args])
+        seen.append([before != after for before, after in zip(versions, _versions(args))])
+        seen.append(sorted({f"{item.category.__name__}: {str(item.message)[:60]}" for item in warned}))
         seen.append(self.state(describe))
         seen.append(torch.get_rng_state())
         seen.append((modes, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
         torch.set_grad_enabled(True)
-        seen.append(self._backward(result, args))
+        seen.append(self._after(call, args, result) if "after" in self.space else self._backward(result, args))
         return seen, error
+
+    def _after(self, call: int, args: Any, result: Any) -> Any:
+        """What the program's own caller notes of a result, and what it leaves behind."""
+        if result is None:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            notes = self.space["after"](call, args, result)
+        describe = Describer(self.loose)
+        return [describe(notes), [describe(arg.detach()) for arg in args], self.state(describe)]
 
     def _lines(self, error: BaseException | None) -> list[int]:
         """The last line of the program in the traceback."""
@@ -287,7 +324,7 @@ class World:
             sum((t.double() * (at + 1)).sum() for at, t in enumerate(carrying)).backward()  # type: ignore[union-attr]
         except RuntimeError as error:
             return (type(error).__name__, str(error))
-        describe = Describer(self.loose)
+        describe = Describer(self.loose, self.exact)
         return [describe(args), self.state(describe)]
 
 
@@ -372,7 +409,8 @@ def compare(
     outcome = Outcome()
     loose = loose and backend != "eager"
     half = loose and re.search(r"bfloat16|float16|\.half\(", text) is not None
-    theirs, ours = World(text, "eager_program", loose), World(text, "compiled_program", loose)
+    exact = backend == "eager"
+    theirs, ours = (World(text, name, loose, exact) for name in ("eager_program", "compiled_program"))
     compiled = (compiler or core.compile)(ours.space["program"], backend=backend, dynamic=dynamic)
     reasons: list[str] = []
     with warnings.catch_warnings(), time_limit(TIMEOUT_S), collected_between_calls():
@@ -398,6 +436,8 @@ SEEN = (
     "line",
     "printed text",
     "arguments",
+    "counts of writes",
+    "warnings",
     "globals",
     "random numbers",
     "modes",
@@ -418,6 +458,8 @@ def _difference(
         return Difference(f"raised {type(raised).__name__}", call, "", where, str(want[1])[:300])
     exact = backend == "eager"
     for name, left, right in zip(SEEN, got, want):
+        if not exact and name == "warnings":
+            continue  # those of kernels: a compiler has its own
         if not exact and name == "printed text":
             left, right = (_GRAD_FN.sub(" grad_fn", text) for text in (left, right))
         if not exact and name == "gradients" and _is_used_up(right, loose):

@@ -1,10 +1,11 @@
 """Runs random programs in shards that can be stopped and taken up again.
 
-    python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--grammar tensors] [--dynamic]
+    python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--grammar tensors|autograd] [--dynamic]
         [--state DIR] [--fresh]
 
-There are two grammars: "python", programs that use the language, and "tensors", straight lines of operations, of which
-compilers are not asked what they leave open (see compare). Seeds are dealt to the shards in turn. The state of a shard
+There are three grammars: "python", programs that use the language, "tensors", straight lines of operations, and
+"autograd", straight lines whose callers take gradients in many ways; of the latter two compilers are not asked what they
+leave open (see compare). Seeds are dealt to the shards in turn. The state of a shard
 is a JSON file: the next seed, the totals, and the seeds whose programs differ; a run takes up where the file ends, and a
 process that died is seen as a crash of the seed it was at. A difference prints a minimised script. The exit status is 1
 when anything differs, or when less was captured than FLOORS say.
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("CORE_STRICT", "1")
 
 import torch
+from autograd_programs import make_autograd_program
 from comparison import Hangs, Outcome, compare
 from minimise import minimised
 from programs import Program, make_program
@@ -37,7 +39,11 @@ from tensor_programs import make_tensor_program
 # Shares of the programs of a run, and operations a program: measured over 1,000 of them (0.92, 0.75, 0.82, 29), less
 # what chance may take.
 FLOORS = {"captured": 0.85, "whole": 0.65, "whole where no break is meant": 0.72, "operations": 20.0}
-GRAMMARS: dict[str, Callable[[int], Program]] = {"python": make_program, "tensors": make_tensor_program}
+GRAMMARS: dict[str, Callable[[int], Program]] = {
+    "python": make_program,
+    "tensors": make_tensor_program,
+    "autograd": make_autograd_program,
+}
 REFUSALS = ("Refused", "RecorderRefused")
 FOOTER = """
 
@@ -45,7 +51,8 @@ if __name__ == "__main__":
     import sys
 
     sys.path.insert(0, "tests/fuzz")
-    from comparison import compare
+    from autograd_programs import make_autograd_program
+from comparison import compare
 
     print(compare(open(__file__).read(), {backend!r}, **{options!r}).difference or "no difference")
 """
@@ -92,21 +99,28 @@ def run_seed(
 ) -> str | None:
     """Compare the program of one seed and count it; the difference and its script where there is one."""
     program = GRAMMARS[grammar](seed)
-    how = {"dynamic": dynamic, "loose": grammar == "tensors"}
     try:
-        outcome = compare(program.text, backend, compiler=compiler, **how)
+        outcome, refused = _compared(
+            program.text, backend, compiler=compiler, dynamic=dynamic, loose=grammar != "python"
+        )
     except Hangs as error:
         totals.differing.setdefault("hangs", []).append(seed)
         return f"seed {seed}: {error}\n{program.text}"
-    if backend != "eager" and outcome.difference is not None and outcome.difference.kind.startswith(REFUSALS):
-        totals.add(refused=1)  # a program for torch's own AOTAutograd, which strict runs leave out
-        with mock.patch.dict(os.environ, {"CORE_STRICT": "0"}):
-            outcome = compare(program.text, backend, compiler=compiler, **how)
+    totals.add(refused=int(refused))
     _count(totals, outcome, program.breaking)
     if outcome.difference is None:
         return None
     totals.differing.setdefault(outcome.difference.kind, []).append(seed)
     return f"seed {seed}: {outcome.difference}"
+
+
+def _compared(text: str, backend: str, **how: Any) -> tuple[Outcome, bool]:
+    """The outcome, and whether it is a program for torch's own AOTAutograd, which strict runs leave out."""
+    outcome = compare(text, backend, **how)
+    if backend == "eager" or outcome.difference is None or not outcome.difference.kind.startswith(REFUSALS):
+        return outcome, False
+    with mock.patch.dict(os.environ, {"CORE_STRICT": "0"}):
+        return compare(text, backend, **how), True
 
 
 def _count(totals: Totals, outcome: Outcome, breaking: int) -> None:
@@ -131,14 +145,14 @@ def script(
 ) -> str:
     """The minimised program of a seed that differs, as a script to run at the root of the repository."""
     text = GRAMMARS[grammar](seed).text
-    how = {"dynamic": dynamic, "loose": grammar == "tensors"}
-    first = compare(text, backend, **how).difference
+    how = {"dynamic": dynamic, "loose": grammar != "python"}
+    first = _compared(text, backend, **how)[0].difference
     if first is None:
         return text
 
     def fails(candidate: str) -> bool:
         try:
-            found = compare(candidate, backend, **how).difference
+            found = _compared(candidate, backend, **how)[0].difference
         except (Exception, Hangs):  # noqa: BLE001  a candidate may be nonsense in any way
             return False
         return found is not None and (found.kind, found.endings) == (first.kind, first.endings)

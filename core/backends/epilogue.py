@@ -47,7 +47,10 @@ def write_epilogue(
     grad_enabled: grad mode of the calls this code is for (it is guarded); requires_grad: that of each input;
     also: names of what is returned behind the outputs.
     """
-    _write_backs(code, epilogue, grad_enabled, requires_grad)
+    if epilogue.write_backs:  # what fails from here on has changed its inputs; a `try` that nothing raises in is free
+        code.line("try:")
+        code.depth += 1
+        _write_backs(code, epilogue, grad_enabled, requires_grad)
     made: dict[int, str] = {}
     results: list[str] = []
     for output, fake in zip(epilogue.outputs, fakes):
@@ -55,6 +58,11 @@ def write_epilogue(
             made[id(fake)] = _output(code, output, f"o{len(results)}", grad_enabled)
         results.append(made[id(fake)])
     code.line(f"return {tuple_text([*results, *also])}")
+    if epilogue.write_backs:
+        code.depth -= 1
+        code.line("except Exception as error:")
+        code.line("    error.after_writes = True")
+        code.line("    raise")
 
 
 def _write_backs(code: Code, epilogue: Epilogue, grad_enabled: bool, requires_grad: Sequence[bool]) -> None:

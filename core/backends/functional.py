@@ -45,7 +45,8 @@ def compile_functional(
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile a capture for backends of the graph levels "aten-functional" and "core-aten".
 
-    claimants: those of the lineup that take this capture, none where all of it falls back.
+    claimants: those of the lineup that take this capture, none where all of it falls back. An attribute `writes_last`
+    is on what writes to its inputs behind all else that may raise; what raises then has an attribute `after_writes`.
     """
     state = CallState.now((graph_device(captured),))
     job = Job(captured, lineup, claimants, name, state)
@@ -55,7 +56,7 @@ def compile_functional(
         places = inference_places(captured)
         if captured.needs_grad:
             joint = job.prepared(joint_graph(captured), "joint", "forward")
-            return in_inference_mode(job.training(joint), captured, places)
+            return _writes_last(in_inference_mode(job.training(joint), captured, places), places)
         functional = job.prepared(functional_graph(captured), "inference", "inference")
     except RecorderRefused as refusal:
         if strict():
@@ -63,7 +64,14 @@ def compile_functional(
         from .aot_fallback import compile_refused
 
         return compile_refused(captured, lineup, claimants, name, refusal)
-    return in_inference_mode(job.inference(functional), captured, places)
+    return _writes_last(in_inference_mode(job.inference(functional), captured, places), places)
+
+
+def _writes_last(run: Callable[..., tuple[Any, ...]], places: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+    """places: the outputs that are copied once more, behind the writes."""
+    if not places:
+        run.writes_last = True  # type: ignore[attr-defined]
+    return run
 
 
 def _of_wrappers(job: Job) -> Callable[..., tuple[Any, ...]]:

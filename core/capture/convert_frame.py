@@ -12,6 +12,7 @@ import threading
 import time
 import types
 import warnings
+import weakref
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -428,7 +429,10 @@ class FrameCompiler:
         emit(FrameCaptured(name, line, len(guards), now - began, phases))
         emit(EntryMade(name, frame.code, code, tuple(guards), record.module))
         owners = holders_of_lifted(trace, graph) if graph is not None else ()
-        return _C.Entry(program, code, closed or not self.options.nested, record, None, owners)
+        entry = _C.Entry(program, code, closed or not self.options.nested, record, None, owners)
+        if trace.as_written is not None:
+            trace.as_written.entry = weakref.ref(entry)
+        return entry
 
     def _kept_guards(self, trace: Trace) -> Iterable[Guard]:
         if config.audit_guards:

@@ -12,10 +12,12 @@ from ..bytecode import emit
 from ..bytecode.assemble import assemble
 from ..bytecode.instruction import ExceptionEntry, Instruction, located
 from ..graph.captured import CapturedGraph
+from ..graph.repeatable import footprint
 from ..guards import source as sources
 from ..torch_compat import training
 from ..variables.base import VariableTracker
 from . import assumptions
+from .as_written import WayOut, argument_names
 from .reconstruct import CodeEmitter
 from .trace import Trace
 
@@ -45,7 +47,8 @@ def build(
         if generator.left_waiting():
             raise generator.not_given_back()
     emitter = CodeEmitter(trace.frame, trace.grad_mode, trace.unreal, trace.made_again)
-    way_out = assumptions.write(emitter, trace, argument_names(trace.frame.code)) if trace.assumptions else None
+    way_out = WayOut(trace)
+    assumptions.write(emitter, trace, way_out)
     if not trace.side_effects.empty:
         for tracker in read_before_effects(trace, ending):
             emitter.preload(tracker)
@@ -53,19 +56,24 @@ def build(
     table = ending.write(emitter)
 
     graph = decided = None
+    before: list[Instruction] = []
     prefix: list[Instruction] = []
     if trace.builder.ops or emitter.outputs:
         graph = decided = trace.builder.finish(emitter.outputs)
         assumptions.verify(trace, graph)
-        prefix = call_graph(trace, emitter, graph, compile_graph(graph))
-        if way_out is not None:
-            prefix, entry = assumptions.guarded_call(trace, emitter, way_out, graph, prefix)
-            table = [*table, entry]
+        left = footprint(graph)  # now: a backend may spend what the record holds
+        compiled = compile_graph(graph)
+        prefix, bound = call_graph(trace, emitter, graph, compiled)
+        way_out.target.covers(left, compiled, bound)
+        table = [*table, way_out.protects(prefix)]
+        before = way_out.begin(emitter, bool(trace.before_graph))
+        way_out.write(emitter)
+        trace.as_written = way_out.target
     elif trace.builder.has_symbols:
         decided = trace.builder.finish(())
     else:
         trace.builder.abort()
-    prefix = [*first_calls(trace), *prefix]
+    prefix = [*before, *first_calls(trace), *prefix]
     code = trace.frame.code
     body = without_idle_stores([*emit.prologue((), code.co_freevars), *prefix, *emitter.out])
     replacement = assemble(
@@ -112,15 +120,10 @@ def without_idle_stores(instructions: list[Instruction]) -> list[Instruction]:
     return kept
 
 
-def argument_names(code: types.CodeType) -> tuple[str, ...]:
-    """The names of the argument slots, in order."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
-    return code.co_varnames[:count]
-
-
-def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compiled: Any) -> list[Instruction]:
-    """Call the compiled graph with its inputs and put the outputs into temporaries."""
+def call_graph(
+    trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compiled: Any
+) -> tuple[list[Instruction], _C.BoundGraph]:
+    """Call the compiled graph with its inputs and put the outputs into temporaries; what is called."""
     loader = CodeEmitter(trace.frame, unreal=trace.unreal)
     lifted = [item for item in graph.inputs if item.lifted]
     places = tuple(item.index for item in lifted)
@@ -140,7 +143,7 @@ def call_graph(trace: Trace, emitter: CodeEmitter, graph: CapturedGraph, compile
             loader.add(emit.store_fast(emitter.output_name(index)))
     else:
         loader.pop_top()
-    return loader.out
+    return loader.out, bound
 
 
 def _give_spent_history(loader: CodeEmitter, words: str) -> None:

@@ -28,3 +28,18 @@ def depends_on_data(value: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(value))
+
+
+def node_that_raised(error: BaseException) -> tuple[Any, Any]:
+    """(graph module, node) whose generated `forward` an exception came through first; (None, None) where it is none,
+    (module, None) for a line of no node."""
+    step = error.__traceback__
+    while step is not None:
+        module = step.tb_frame.f_locals.get("self") if step.tb_frame.f_code.co_name == "forward" else None
+        if isinstance(module, torch.fx.GraphModule):
+            lines = getattr(module, "_lineno_map", None) or {}
+            index = lines.get(step.tb_lineno - getattr(module, "_prologue_start", 0))
+            nodes = list(module.graph.nodes)
+            return module, nodes[index] if index is not None and index < len(nodes) else None
+        step = step.tb_next
+    return None, None

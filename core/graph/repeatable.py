@@ -1,0 +1,119 @@
+"""What a graph leaves behind that a second run would do again: asked where a run raised and the program runs anew.
+
+A graph that only computes can have run in vain. One that writes to its caller's tensors, draws random numbers or calls
+operators of unknown effect can't, from that node on. `may_raise` tells which calls fail by what a tensor holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..torch_compat import tracing
+from .captured import CapturedGraph
+from .functionalize import is_random
+from .geometry import has_storage, storage_key
+from .mutation import written_arguments
+from .recorder import AtenRecord, Call
+from .tree import leaves
+
+PURE_NAMESPACES = ("aten", "prims")
+BY_VALUE = tuple(
+    "index _index _unsafe_index scatter _scatter gather take put masked_scatter embedding _embedding one_hot nll_loss "
+    "_ctc_loss linalg_ _linalg_ cholesky _cholesky lu_ ormqr triangular_solve geqrf multinomial bernoulli normal "
+    "poisson binomial _standard_gamma bincount histc histogram repeat_interleave max_unpool segment_reduce quantile "
+    "nanquantile multi_margin_loss multilabel_margin_loss _local_scalar_dense as_strided _assert_ sym_constrain".split()
+)
+"""How the names begin of ATen operators that raise for some values of their operands: a place that is not there, a
+matrix that is singular, a probability that is none."""
+
+_DIVISIONS = frozenset(("aten::div", "aten::floor_divide", "aten::remainder", "aten::fmod"))
+
+
+def may_raise(call: Call) -> bool:
+    """True for a call that raises for some values of its operands, or for sizes that only the data gives."""
+    if call.op.namespace not in PURE_NAMESPACES:
+        return True
+    name = call.op._schema.name
+    if name.partition("::")[2].startswith(BY_VALUE):
+        return True
+    if name.rstrip("_") in _DIVISIONS and len(call.args) > 1 and isinstance(call.args[1], torch.Tensor):
+        return isinstance(call.result, torch.Tensor) and not call.result.dtype.is_floating_point  # by zero
+    return any(tracing.depends_on_data(leaf) for leaf in leaves((call.args, call.kwargs)) if _is_number(leaf))
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def draws(call: Call) -> bool:
+    """True for random numbers of a default generator."""
+    return is_random(call) and not draws_elsewhere(call)
+
+
+def draws_elsewhere(call: Call) -> bool:
+    """True for random numbers that the CPU's default generator doesn't give."""
+    if torch.Tag.nondeterministic_seeded not in call.op.tags:
+        return False
+    made = [leaf for leaf in leaves((call.args, call.kwargs, call.result)) if isinstance(leaf, torch.Tensor)]
+    return call.kwargs.get("generator") is not None or any(tensor.device.type != "cpu" for tensor in made)
+
+
+def writes_to(call: Call, storages: frozenset[int]) -> bool:
+    """True for a call that writes to memory of one of the storages."""
+    return any(has_storage(fake) and storage_key(fake) in storages for fake in written_arguments(call))
+
+
+def callers_storages(record: AtenRecord) -> frozenset[int]:
+    """The storages that the graph's caller has."""
+    return frozenset(facts.storage._cdata for facts in record.facts if facts is not None)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a run of a graph leaves behind.
+
+    lasting: torch-level nodes whose effect nothing undoes; writing: those that write to the caller's tensors, which a
+    functional graph does at its end; None where nobody knows. draws: takes random numbers of the CPU's default
+    generator; may_raise: and some call raises for some values. why: the first effect, in words.
+    """
+
+    lasting: frozenset[str] | None
+    writing: frozenset[str] = frozenset()
+    draws: bool = False
+    may_raise: bool = False
+    why: str = ""
+
+
+def footprint(graph: CapturedGraph) -> Footprint:
+    """The footprint of a captured graph."""
+    record = graph.record
+    if record is None or record.refused is not None:
+        return Footprint(None, why="calls what its record does not show")
+    if graph.spent:
+        return Footprint(None, why="uses up the history of a tensor that the caller has")
+    nodes = {node.name for node in graph.module.graph.nodes}
+    storages = callers_storages(record)
+    lasting: set[str] = set()
+    writing: set[str] = set()
+    why = ""
+    for call in record.calls:
+        effect, kind = "", lasting
+        if draws_elsewhere(call):
+            effect = "draws random numbers of a generator of their own"
+        elif call.op.namespace not in PURE_NAMESPACES:
+            effect = f"calls {call.op}, whose effects are not known"
+        elif writes_to(call, storages):
+            effect, kind = "writes to a tensor that the caller has", writing
+        if not effect:
+            continue
+        why = why or effect
+        if call.backward or call.node is None or call.node.name not in nodes:
+            return Footprint(None, why=effect)
+        kind.add(call.node.name)
+    if graph.mutated and not writing:  # a tensor made of others, whose memory is theirs
+        return Footprint(None, why="writes to a tensor that the caller has")
+    random = any(map(draws, record.calls))
+    return Footprint(frozenset(lasting), frozenset(writing), random, random and any(map(may_raise, record.calls)), why)

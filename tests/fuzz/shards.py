@@ -51,8 +51,7 @@ if __name__ == "__main__":
     import sys
 
     sys.path.insert(0, "tests/fuzz")
-    from autograd_programs import make_autograd_program
-from comparison import compare
+    from comparison import compare
 
     print(compare(open(__file__).read(), {backend!r}, **{options!r}).difference or "no difference")
 """

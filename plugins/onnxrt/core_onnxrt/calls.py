@@ -34,7 +34,7 @@ class EngineCall:
         self.device = torch.device(device)
         self.namespace: dict[str, Any] = {
             "_empty": torch.empty,
-            "_from_dlpack": torch.from_dlpack,
+            "_held": _held,
             "_tensor": torch.tensor,
             "_nothing": torch.zeros(1, device=self.device).data_ptr,
             "_device": self.device,
@@ -135,12 +135,18 @@ class EngineCall:
     def _taken(self, at: int, port: Port) -> str:
         if port.number:
             return f"values[{at}].numpy().item()"
-        return f"_from_dlpack(values[{at}])"
+        return f"_held(values[{at}])"
 
     def _constant(self, value: Any) -> str:
         name = f"_constant_{len(self.namespace)}"
         self.namespace[name] = value
         return name
+
+
+def _held(value: Any) -> torch.Tensor:
+    """A result in the runtime's memory, which gives what has no elements strides of its own."""
+    tensor = torch.from_dlpack(value)
+    return tensor if tensor.numel() else tensor.new_empty(tensor.shape)
 
 
 _living: weakref.WeakSet[EngineCall] = weakref.WeakSet()

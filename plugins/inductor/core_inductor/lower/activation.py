@@ -77,11 +77,14 @@ SQRT1_2 = math.sqrt(0.5)
 TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 GELU_BETA = math.sqrt(2.0) * TWO_OVER_SQRT_PI * 0.5
 GELU_KAPPA = 0.044715
+GELU_WAYS = ("none", "tanh")
 
 
 @lowers("gelu")
 def gelu(lowering: Any, node: fx.Node, x: View, approximate: str = "none") -> Any:
-    """x * Phi(x), exact or by tanh."""
+    """x * Phi(x), exact or by tanh. A way that there is not is left to torch, which says so when it runs."""
+    if approximate not in GELU_WAYS:
+        return NotImplemented
     return activation(lowering, node, _gelu_tanh if approximate == "tanh" else _gelu, x)
 
 
@@ -101,6 +104,8 @@ def _gelu_tanh(f: Formula, x: int) -> int:
 @lowers("gelu_backward")
 def gelu_backward(lowering: Any, node: fx.Node, grad: View, x: View, approximate: str = "none") -> Any:
     """grad * d gelu(x) / dx."""
+    if approximate not in GELU_WAYS:
+        return NotImplemented
     return activation(lowering, node, _gelu_tanh_grad if approximate == "tanh" else _gelu_grad, grad, x)
 
 

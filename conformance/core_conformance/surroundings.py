@@ -40,7 +40,7 @@ def state() -> dict[str, Any]:
         "filters of warnings": tuple(warnings.filters),
         "sys.path": tuple(sys.path),
         "hooks of sys": (sys.excepthook, sys.displayhook, sys.gettrace(), sys.getprofile()),
-        "threads": sorted(thread.name for thread in threading.enumerate()),
+        "threads": sorted(each.name for each in threading.enumerate() if each.name not in _THREADS_OF_TORCH),
     }
 
 
@@ -50,6 +50,7 @@ _SIGNALS = tuple(
     if hasattr(signal, name)
 )
 _LEFT_OUT = ("PYTEST_CURRENT_TEST",)
+_THREADS_OF_TORCH = ("tqdm_monitor",)  # torch.fx.Interpreter has a bar of progress, shown or not, and it a thread
 
 
 def _numpy() -> bool:

@@ -153,3 +153,17 @@ def test_the_command_that_prints_the_constants_tables_shows_that_what_is_wrong_i
     assert tables.main(["--parts", "3"]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]
     assert len(lines) == 5 and all(line.split()[-3] == "yes" for line in lines)
+
+
+def test_a_number_is_right_where_eager_alone_has_none():
+    reference = torch.tensor([0.25, 0.0, 3.0], dtype=torch.float64)
+    eager = torch.tensor([math.nan, 0.0, 3.0])
+    assert compare(reference.float(), eager, reference).ok
+    assert compare(eager, eager, reference).ok
+    wrong = compare(torch.tensor([0.5, 0.0, 3.0]), eager, reference)
+    assert not wrong.ok and wrong.rule == "numerics"
+    both_have_none = torch.where(eager.isnan(), eager.double(), reference)
+    lost = compare(reference.float(), eager, both_have_none)
+    assert not lost.ok and lost.rule == "nan-positions"
+    infinite = compare(torch.tensor([math.inf, 0.0, 3.0]), eager, reference)
+    assert not infinite.ok and infinite.rule == "nan-positions"

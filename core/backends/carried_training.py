@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.fx as fx
 
 from .. import _C, torch_compat
 from ..graph.captured import CapturedGraph
@@ -34,7 +35,7 @@ def wrap_carried(
     plain: Desugared,
     captured: CapturedGraph,
     run_forward: Callable[..., Any],
-    compile_backward: Callable[[], Callable[..., Any]],
+    compile_backward: Callable[[fx.GraphModule], Callable[..., Any]],
     state: CallState,
 ) -> Callable[..., tuple[Any, ...]]:
     """Wrap a forward artifact, and the backward artifact to come, for `captured`, of which `plain` is made."""

@@ -6,7 +6,7 @@ eager's, of any order. Where the run can't be repeated (random numbers, inputs c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -32,7 +32,8 @@ class EagerBackward:
     """Callable `(ctx, gradients of the slots) -> gradients of the inputs`.
 
     scalars, held, versioned: inputs of which the forward keeps, on ctx, the number, a weak reference, the version.
-    refusal: why no run of this graph can be repeated, empty when it can.
+    refusal: why no run of this graph can be repeated, empty when it can. saved_of: what ctx has saved, for a backward
+    with these gradients of the slots.
     """
 
     def __init__(self, captured: CapturedGraph, joint: JointGraph, parts: Partition, state: CallState) -> None:
@@ -42,6 +43,7 @@ class EagerBackward:
         self.autocast = state.autocast
         self.mutated = frozenset(write.input for write in joint.epilogue.write_backs)
         self.refusal = repeat_refusal(joint)
+        self.saved_of: Callable[[Any, Sequence[Any]], Sequence[Any]] = lambda ctx, _: ctx.saved_tensors
         tensors = [value for value in parts.saved if not value.is_number]
         self._saved = {v.index: at for at, v in enumerate(tensors) if v.kind == "input"}
         tensor_inputs = [item.index for item in joint.inputs if item.is_tensor]
@@ -60,7 +62,7 @@ class EagerBackward:
         if self.refusal:
             raise not_twice(self.refusal)
         create_graph = torch.is_grad_enabled()
-        originals = self._recover(ctx)
+        originals = self._recover(ctx, gradients)
         with ExitStack() as stack:
             stack.enter_context(torch.enable_grad())
             for device, dtype in self.autocast:
@@ -76,9 +78,9 @@ class EagerBackward:
         by_input = dict(zip(wanted, found))
         return tuple(by_input.get(index) for index in range(len(self.inputs)))
 
-    def _recover(self, ctx: Any) -> list[Any]:
+    def _recover(self, ctx: Any, gradients: Sequence[Any]) -> list[Any]:
         """The inputs of the forward, from what autograd saved, the graph of gradients, and weak references."""
-        saved = ctx.saved_tensors
+        saved = self.saved_of(ctx, gradients)
         values: list[Any] = [None] * len(self.inputs)
         for index, at in self._saved.items():
             values[index] = saved[at]

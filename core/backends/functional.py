@@ -142,9 +142,9 @@ class Job:
             )
         run_forward = self._compiled(parts.forward, self.name, "forward", passing=let_go.of_forward(joint, parts))
 
-        def compile_backward() -> Callable[..., Any]:
+        def compile_backward(module: fx.GraphModule) -> Callable[..., Any]:
             with compiling(f"the backward of {self.name}", first_line(captured)):
-                return self._compiled(parts.backward, f"{self.name}_backward", "backward")
+                return self._compiled(module, f"{self.name}_backward", "backward")
 
         if plain is not None and original is not None:
             from .carried_training import wrap_carried

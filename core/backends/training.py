@@ -1,7 +1,8 @@
 """Training: one autograd function around a compiled forward and a compiled backward, both called from generated source.
 
 Enters: a JointGraph and its Partition, the forward's call, a function that compiles the backward. Leaves: a callable
-`(*inputs) -> outputs of the program`. The backward is compiled when the first gradient arrives.
+`(*inputs) -> outputs of the program`. The backward is compiled when the first gradient arrives, for those gradients
+that arrive (backward_parts.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,17 @@ import torch.fx as fx
 from .. import _C, torch_compat
 from ..graph.functional import JointGraph
 from ..graph.partition import Partition
+from ..torch_compat import saved
+from .backward_parts import (
+    BackwardPart,
+    Backwards,
+    Releases,
+    Watched,
+    check_unwritten,
+    function_of,
+    is_asked,
+    open_alone,
+)
 from .double_backward import EagerBackward
 from .epilogue import write_epilogue
 from .generated import Code, compile_source, names, tuple_text
@@ -33,8 +45,12 @@ class TrainingGraph:
         self.inputs = names("i", len(joint.inputs))
         self.slots = names("s", joint.forward_outputs)
         self.extras = [f"s{value.index}" for value in parts.saved if value.kind == "extra"]
+        self.edges = {item.index: at for at, item in enumerate(item for item in joint.inputs if item.is_tensor)}
         placeholders = [node for node in joint.module.graph.nodes if node.op == "placeholder"]
         self.tangents = {slot: placeholders[at].meta["val"] for slot, at in zip(joint.tangent_slots, joint.tangents)}
+        self.backwards = Backwards(joint, parts)
+        self.releases = Releases(joint, parts, self.backwards)
+        self.watched = Watched(joint, parts)
 
     def saved_names(self) -> tuple[list[str], list[str]]:
         """(numbers, tensors) that the forward saves, as the forward names them."""
@@ -43,19 +59,6 @@ class TrainingGraph:
             prefix = "i" if value.kind == "input" else "s"
             found[0 if value.is_number else 1].append(f"{prefix}{value.index}")
         return found
-
-    def slots_behind(self) -> list[frozenset[int]]:
-        """For each gradient that the backward computes, the slots whose incoming gradients it is made of."""
-        reach: dict[fx.Node, frozenset[int]] = {}
-        placeholders = [node for node in self.parts.backward.graph.nodes if node.op == "placeholder"]
-        for slot, node in zip(self.joint.tangent_slots, placeholders[len(self.parts.saved) :]):
-            reach[node] = frozenset((slot,))
-        for node in self.parts.backward.graph.nodes:
-            if node.op == "output":
-                return [reach[value] if isinstance(value, fx.Node) else frozenset() for value in node.args[0]]
-            if node not in reach:
-                reach[node] = frozenset().union(*(reach[operand] for operand in node.all_input_nodes))
-        return []
 
     def symbolic_tangents(self) -> list[int]:
         """Slots whose gradient has symbolic sizes: the forward keeps their shape, for zeros."""
@@ -67,7 +70,7 @@ def wrap_training(
     parts: Partition,
     fakes: Sequence[Any],
     run_forward: Callable[..., Any],
-    compile_backward: Callable[[], Callable[..., Any]],
+    compile_backward: Callable[[fx.GraphModule], Callable[..., Any]],
     replay: EagerBackward,
     state: CallState,
 ) -> Callable[..., tuple[Any, ...]]:
@@ -80,6 +83,7 @@ def wrap_training(
     backward = write_backward(graph, compile_backward, replay)
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     function = type("CompiledGraph", (torch.autograd.Function,), members)
+    saved.defaults_of(function).rest = None  # type: ignore[attr-defined]
     apply = torch_compat.function_apply(function)
     if joint.epilogue.trivial:
         run = _direct(apply)
@@ -152,6 +156,7 @@ def write_forward(graph: TrainingGraph, run: Callable[..., Any], replay: EagerBa
     if shapes:
         code.line(f"ctx.shapes = {tuple_text(shapes)}")
     _remember_unsaved(code, replay)
+    _watch(code, graph)
     code.line(f"return {tuple_text(graph.slots)}")
     function = code.finish()
     follow(function, code.namespace, "run", run)
@@ -171,55 +176,160 @@ def _remember_unsaved(code: Code, replay: EagerBackward) -> None:
         code.line(f"ctx.versions = {tuple_text(f'i{index}._version' for index in replay.versioned)}")
 
 
+def _watch(code: Code, graph: TrainingGraph) -> None:
+    """The versions of tensors that aren't saved, but would be in eager."""
+    places = [f"{'i' if kind == 'input' else 's'}{index}" for kind, index in graph.watched.places]
+    if places:
+        reference = code.bind(weakref.ref, "ref")
+        code.line(f"ctx.watched = {tuple_text(f'({reference}({name}), {name}._version)' for name in places)}")
+
+
 # -- backward ---------------------------------------------------------------------------------------------------------
 
 
 def write_backward(
-    graph: TrainingGraph, compile_backward: Callable[[], Callable[..., Any]], replay: EagerBackward
+    graph: TrainingGraph, compile_backward: Callable[[fx.GraphModule], Callable[..., Any]], replay: EagerBackward
 ) -> Callable[..., Any]:
     """The backward of the autograd function: `(ctx, *gradients of the slots) -> gradients of the inputs`."""
     gradients = names("g", len(graph.slots))
+    tangents = [gradients[slot] for slot in graph.joint.tangent_slots]
+    replay.saved_of = lambda ctx, incoming: graph.releases.for_replay(
+        ctx, frozenset(at for at, slot in enumerate(graph.joint.tangent_slots) if incoming[slot] is not None)
+    )
+    parts = _Parts(graph, compile_backward, uncaptured(replay))
     code = Code("backward", ["ctx", *gradients])
     code.namespace.update(
         grad_enabled=torch.is_grad_enabled,
         transform_level=torch_compat.functorch_level_function(),
-        replay=uncaptured(replay),
-        Tensor=torch.Tensor,
-        strided=torch.strided,
+        known=parts.functions,
+        function_for=parts.function,
     )
     code.line("if grad_enabled() or transform_level() is not None:")
     code.line(f"    return replay(ctx, {tuple_text(gradients)})")
-    absent = _absences(graph)
-    for slot in sorted(set().union(*absent.values())):
-        code.line(f"a{slot} = {gradients[slot]} is None")
-    for slot in graph.joint.tangent_slots:
-        _normalise(code, graph, slot, gradients)
-    numbers, tensors = graph.saved_names()
-    saved = [f"n{at}" for at in range(len(numbers))] + [f"t{at}" for at in range(len(tensors))]
-    if numbers:
-        code.line(f"{tuple_text(saved[: len(numbers)])} = ctx.numbers")
-    if tensors:
-        code.line(f"{tuple_text(saved[len(numbers) :])} = ctx.saved_tensors")
-    arguments = [*saved, *(f"g{slot}" for slot in graph.joint.tangent_slots)]
-    count = sum(at is not None for at in graph.parts.gradients)
-    write_run(code, names("r", count), arguments, [torch_compat.without_autocast_guard()])
-    results = []
-    for at in graph.parts.gradients:
-        none = " and ".join(f"a{slot}" for slot in sorted(absent.get(at, ())))
-        results.append("None" if at is None else f"None if {none} else r{at}" if none else f"r{at}")
-    code.line(f"return {tuple_text(results)}")
-    function = code.finish()
-    code.namespace["run"] = uncaptured(_compiled_at_first_use(code.namespace, compile_backward))
-    return function
+    if tangents:
+        code.line(f"if {' or '.join(f'{name} is None' for name in tangents)}:")
+        present = tuple_text(f"{name} is not None" for name in tangents)
+        code.line(f"    present = {present}")
+        code.line(f"    return (known.get(present) or function_for(present))(ctx, {', '.join(gradients)})")
+    return parts.finish(code, graph.backwards.every)
 
 
-def _absences(graph: TrainingGraph) -> dict[Any, frozenset[int]]:
-    """By gradient: the slots without whose gradients there is none, where that is not all of them.
+class _Parts:
+    """The functions `(ctx, *gradients of the slots)` for the sets of gradients that have arrived."""
 
-    Autograd leaves alone what no gradient reaches; zeros would give its `.grad` a value.
-    """
-    every = frozenset(graph.joint.tangent_slots)
-    return {at: slots for at, slots in enumerate(graph.slots_behind()) if slots and slots != every}
+    def __init__(
+        self, graph: TrainingGraph, compile_backward: Callable[[fx.GraphModule], Callable[..., Any]], replay: Any
+    ) -> None:
+        self._graph = graph
+        self._compile = compile_backward
+        self._replay = replay
+        self.functions: dict[tuple[bool, ...], Callable[..., Any]] = {}
+        self._compiled = 0
+
+    def function(self, present: tuple[bool, ...]) -> Callable[..., Any]:
+        """The function for gradients of which not all have arrived."""
+        code = Code("backward", ["ctx", *names("g", len(self._graph.slots))])
+        self.functions[present] = self.finish(code, frozenset(at for at, there in enumerate(present) if there))
+        return self.functions[present]
+
+    def finish(self, code: Code, present: frozenset[int]) -> Callable[..., Any]:
+        """The rest of the function: gradients in the recorded form, what was saved, the run, and the results."""
+        graph = self._graph
+        if not present and graph.joint.tangents:
+            code.line(f"return {tuple_text(['None'] * len(graph.parts.gradients))}")
+            return code.finish()
+        part = graph.backwards.part(present)
+        code.namespace.update(replay=self._replay, Tensor=torch.Tensor, strided=torch.strided)
+        gradients = names("g", len(graph.slots))
+        slots = graph.joint.tangent_slots
+        for at in part.tangents:
+            _normalise(code, graph, slots[at], gradients, at in present)
+        for at in sorted(present.difference(part.tangents)):
+            code.line(f"if type({gradients[slots[at]]}) is not Tensor:")
+            code.line(f"    return replay(ctx, {tuple_text(gradients)})")
+        numbers, tensors = graph.saved_names()
+        saved_numbers, saved_tensors = names("n", len(numbers)), names("t", len(tensors))
+        if part.numbers:
+            code.line(f"{tuple_text(saved_numbers)} = ctx.numbers")
+        self._take_saved(code, part, saved_tensors)
+        arguments = [
+            *(saved_numbers[at] for at in part.numbers),
+            *(saved_tensors[at] for at in part.tensors),
+            *(gradients[slots[at]] for at in part.tangents),
+        ]
+        count = sum(at is not None for at in graph.parts.gradients)
+        if any(at is not None for at in part.gradients):
+            write_run(code, names("r", count), arguments, [torch_compat.without_autocast_guard()])
+        code.line(f"return {tuple_text('None' if at is None else f'r{at}' for at in part.gradients)}")
+        function = code.finish()
+        compiled = self._compiled
+        self._compiled += 1
+        first_use = _compiled_at_first_use(code.namespace, lambda: function_of(part, compiled, self._compile))
+        code.namespace["run"] = uncaptured(first_use)
+        return function
+
+    def _take_saved(self, code: Code, part: BackwardPart, tensors: Sequence[str]) -> None:
+        """Lines that name the saved tensors, and raise autograd's errors unless eager's nodes would not run at all."""
+        graph = self._graph
+        mark = len(code.lines)
+        code.depth += 1
+        _open_saved(code, graph, part, tensors)
+        watched = graph.watched.of(part.present)
+        if watched:
+            code.line(f"{code.bind(check_unwritten, 'check_unwritten')}(ctx, {watched!r})")
+        code.depth -= 1
+        if len(code.lines) == mark or graph.joint.carried is not None:
+            code.lines[mark:] = [line.removeprefix("    ") for line in code.lines[mark:]]
+            return
+        code.lines.insert(mark, "    " * code.depth + "try:")
+        edges = [
+            graph.edges[at] for at, place in enumerate(part.gradients[: len(graph.joint.inputs)]) if place is not None
+        ]
+        code.line("except RuntimeError:")
+        code.line(f"    if {code.bind(is_asked, 'is_asked')}(ctx, {edges!r}):")
+        code.line("        raise")
+        code.line(f"    return {tuple_text(['None'] * len(part.gradients))}")
+
+
+def _open_saved(code: Code, graph: TrainingGraph, part: BackwardPart, tensors: Sequence[str]) -> None:
+    """Lines that name the saved tensors that a part takes, and raise where eager finds them freed or written to."""
+    releases = graph.releases
+    wanted = [tensors[at] for at in part.tensors]
+    target = f"{tuple_text(wanted)} = " if wanted else ""
+    if releases.apart:
+        take = code.bind(BoundTake(releases, part), "take")
+        if releases.freed_by(part.present) != graph.backwards.every:
+            code.line(f"{target}{take}(ctx)")
+            return
+        code.line("if ctx.rest is not None:")
+        code.line(f"    {target}{take}(ctx)")
+        code.line("else:")
+        code.depth += 1
+    if not wanted:
+        if releases.freed_by(part.present):
+            code.line(f"{code.bind(saved.raw_saved_tensors, 'raw_saved')}(ctx)  # freed: an error")
+        elif releases.apart:
+            code.line("pass")
+    elif len(wanted) == len(tensors):
+        code.line(f"{target}ctx.saved_tensors")
+    else:
+        code.line("try:")
+        code.line(f"    {tuple_text(tensors)} = ctx.saved_tensors")
+        code.line("except RuntimeError:  # of another part, perhaps")
+        code.line(f"    {target}{code.bind(open_alone, 'open_alone')}(ctx, {part.tensors!r})")
+    if releases.apart:
+        code.depth -= 1
+
+
+class BoundTake:
+    """`(ctx) -> the saved tensors` of one part."""
+
+    def __init__(self, releases: Releases, part: BackwardPart) -> None:
+        self._releases = releases
+        self._part = part
+
+    def __call__(self, ctx: Any) -> tuple[Any, ...]:
+        return self._releases.take(ctx, self._part.present, self._part.tensors)
 
 
 def uncaptured(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -227,24 +337,24 @@ def uncaptured(call: Callable[..., Any]) -> Callable[..., Any]:
     return _C.BoundGraph(call, ())
 
 
-def _normalise(code: Code, graph: TrainingGraph, slot: int, gradients: Sequence[str]) -> None:
+def _normalise(code: Code, graph: TrainingGraph, slot: int, gradients: Sequence[str], present: bool) -> None:
     """Bring an incoming gradient into the recorded form: it may be absent, expanded, transposed, lazily negated, ..."""
     name, fake = gradients[slot], graph.tangents[slot]
     symbolic = graph.symbolic_tangents()
     like = f"ctx.shapes[{symbolic.index(slot)}]" if slot in symbolic else ""
-    code.line(f"if {name} is None:")
-    code.line(f"    {name} = {zeros_like_layout(like, fake, code)}")
-    code.line(f"elif type({name}) is not Tensor:")
+    if not present:
+        code.line(f"{name} = {zeros_like_layout(like, fake, code)}")
+        return
+    code.line(f"if type({name}) is not Tensor:")
     code.line(f"    return replay(ctx, {tuple_text(gradients)})")
-    code.line("else:")
-    code.line(f"    if {name}.layout is not strided:")
-    code.line(f"        {name} = {name}.to_dense()")
+    code.line(f"if {name}.layout is not strided:")
+    code.line(f"    {name} = {name}.to_dense()")
     dtype = code.bind(fake.dtype, "dtype")
     lazy = f"{name}.is_neg()" + (f" or {name}.is_conj()" if fake.dtype.is_complex else "")
     test = layout_test(name, fake)
     wrong = f"{name}.dtype is not {dtype} or {lazy}" + (f" or not ({test})" if test else "")
-    code.line(f"    if {wrong}:")
-    code.line(f"        {name} = {_converted(name, fake, code)}")
+    code.line(f"if {wrong}:")
+    code.line(f"    {name} = {_converted(name, fake, code)}")
 
 
 def _converted(name: str, fake: Any, code: Code) -> str:
@@ -263,7 +373,9 @@ def _compiled_at_first_use(
     def compile_and_run(*arguments: Any) -> Any:
         run = compile_backward()
         namespace["run"] = uncaptured(run)
-        run.followers.append(lambda final: namespace.__setitem__("run", uncaptured(final)))  # type: ignore[attr-defined]
+        followers = getattr(run, "followers", None)
+        if followers is not None:
+            followers.append(lambda final: namespace.__setitem__("run", uncaptured(final)))
         return run(*arguments)
 
     return compile_and_run

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch.fx as fx
 
+from .autograd_reach import Reach
 from .captured import GraphInput
 from .outputs import Epilogue, Output, SlotInfo
 from .symbols import ShapeFacts
@@ -88,7 +89,9 @@ class JointGraph:
     tangents: positions of the placeholders that are incoming gradients; tangent_slots: the slot each belongs to;
     tangent_infos: the layout each was recorded with, to which what autograd hands in must be brought.
     forward_outputs: number of slots. gradients: per input the position of its gradient in the output, None for none;
-    behind them the positions of what `carried` makes gradients of.
+    behind them the positions of what `carried` makes gradients of. reach: what the gradient of each tangent, by its
+    place in `tangents`, reaches and uses up in eager, and for which tensors eager checks that they weren't written to; of inputs, their positions, and of
+    `keeps`, ("input" or "slot", index).
     Node meta as in FunctionalGraph, and "backward": True for what the backward recorded, which may include nodes that
     depend on no tangent.
     """
@@ -102,6 +105,7 @@ class JointGraph:
     tangent_infos: tuple[SlotInfo, ...]
     forward_outputs: int
     gradients: tuple[int | None, ...]
+    reach: Reach
     carried: Carried | None = None
 
     def outputs(self) -> tuple[Any, ...]:

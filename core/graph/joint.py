@@ -15,13 +15,14 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..errors import RecorderRefused
+from .autograd_reach import Reach, autograd_reach
 from .captured import CapturedGraph
 from .carrying import Carrying
 from .desugar import Desugared
 from .finish import close_graph, usable_record
 from .functional import JointGraph
 from .functionalize import Functionalizer, is_random
-from .geometry import is_dense, is_static, overlaps
+from .geometry import has_storage, is_dense, is_static, overlaps, storage_key
 from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
@@ -52,6 +53,9 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
     wanted = [at for at, facts in enumerate(record.facts) if facts is not None and facts.requires_grad]
     tangents = [_tangent(record, plan.slot_fakes[at]) for at in starts]
     carrying = Carrying(plain, plan, record.fake_mode, lambda fake: _tangent(record, fake))
+    reach = Reach.unknown(len(starts) + len(carrying.slots), len(captured.inputs))
+    if plain is None and starts:
+        reach = _reach(record, plan, starts, wanted)
     calls, gradients = _run_backward(
         record,
         [*(plan.slot_fakes[at] for at in starts), *carrying.roots],
@@ -79,7 +83,26 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
         tangent_infos=tuple(slot_info(fake, differentiable=False) for fake in tangents),
         forward_outputs=len(plan.slots),
         gradients=tuple(None if node is None else next(positions) for node in nodes),
+        reach=reach,
         carried=carrying.carried,
+    )
+
+
+def _reach(record: AtenRecord, plan: OutputPlan, starts: Sequence[int], wanted: Sequence[int]) -> Reach:
+    """What each start reaches and uses up, and which inputs and slots eager keeps for its gradient."""
+    edges = [facts.gradient_edge() for facts in (record.facts[at] for at in wanted) if facts is not None]
+    found = autograd_reach([plan.slot_fakes[at] for at in starts], edges)
+    places: dict[int, tuple[str, int]] = {}
+    for at, fake in enumerate(plan.slot_fakes):
+        if isinstance(fake, torch.Tensor) and has_storage(fake):
+            places[storage_key(fake)] = ("slot", at)
+    for at, facts in enumerate(record.facts):
+        if facts is not None and has_storage(facts.fake):
+            places[storage_key(facts.fake)] = ("input", at)
+    return Reach(
+        tuple(frozenset(wanted[end] for end in ends) for ends in found.inputs),
+        found.frees,
+        tuple(frozenset(places[key] for key in keys if key in places) for keys in found.keeps),
     )
 
 

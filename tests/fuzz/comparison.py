@@ -462,7 +462,7 @@ def _difference(
             continue  # those of kernels: a compiler has its own
         if not exact and name == "printed text":
             left, right = (_GRAD_FN.sub(" grad_fn", text) for text in (left, right))
-        if not exact and name == "gradients" and _is_used_up(right, loose):
+        if not exact and name == "gradients" and (_is_used_up(right, loose) or _NO_REPEAT in repr(left)):
             return None
         if loose:
             left, right = _without_nodes(left), _without_nodes(right)
@@ -475,6 +475,9 @@ def _difference(
             return Difference(kind, call, f"{name}{where}", str(left)[:600], str(right)[:600])
     return None
 
+
+_NO_REPEAT = "NotTwiceDifferentiable"
+"""What compiled graphs say of gradients of gradients where they can't be run again."""
 
 _GRAD_FN = re.compile(r"\s*grad_fn=<\w+>")
 

@@ -1,0 +1,230 @@
+"""One backward, many calls: which of its incoming gradients arrive, and what eager would have freed by then.
+
+A compiled graph is one node of autograd, where eager has many. `Backwards` knows the backward for each set of incoming
+gradients that arrives; `Releases` says which of them a backward leaves unusable and keeps what the others still need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.fx as fx
+
+from ..graph.absent_gradients import partial_backward
+from ..graph.functional import JointGraph
+from ..graph.partition import Partition
+from ..torch_compat import saved
+
+COMPILED = 8
+"""So many parts of one backward are compiled; further ones run node by node."""
+
+
+@dataclass(frozen=True)
+class BackwardPart:
+    """The backward for the tangents `present`. module: kept numbers, kept tensors, then `tangents` -> `gradients`.
+
+    numbers, tensors: which of those that the forward saves it takes; tangents: which it takes, of those that arrive or,
+    where it is the whole backward, zeros; gradients: per input the position of its gradient among the results.
+    """
+
+    module: fx.GraphModule
+    present: frozenset[int]
+    numbers: tuple[int, ...]
+    tensors: tuple[int, ...]
+    tangents: tuple[int, ...]
+    gradients: tuple[int | None, ...]
+
+
+class Backwards:
+    """The backward of a joint graph, and the parts of it that some of the incoming gradients need."""
+
+    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+        self._joint = joint
+        self._parts = parts
+        self._numbers = sum(value.is_number for value in parts.saved)
+        self._found: dict[frozenset[int], BackwardPart] = {}
+        self.every = frozenset(range(len(joint.tangents)))
+
+    def part(self, present: frozenset[int]) -> BackwardPart:
+        """What runs where the tangents at `present` arrive."""
+        found = self._found.get(present)
+        if found is None:
+            found = self._found[present] = self._whole() if present == self.every else self._part(present)
+        return found
+
+    def tensors_of(self, present: frozenset[int]) -> frozenset[int]:
+        """Which saved tensors that part, or a smaller one, takes."""
+        return frozenset(self.part(present).tensors) if present else frozenset()
+
+    def _whole(self, present: frozenset[int] | None = None) -> BackwardPart:
+        tensors = range(len(self._parts.saved) - self._numbers)
+        tangents = tuple(range(len(self._joint.tangents)))
+        gradients = self._parts.gradients
+        if present is not None:
+            reached = self._reached(present)
+            gradients = tuple(place if at in reached else None for at, place in enumerate(gradients))
+        return BackwardPart(
+            self._parts.backward,
+            self.every if present is None else present,
+            tuple(range(self._numbers)),
+            tuple(tensors),
+            tangents,
+            gradients,
+        )
+
+    def _part(self, present: frozenset[int]) -> BackwardPart:
+        reached = self._reached(present)
+        places = {at: place for at, place in enumerate(self._parts.gradients) if place is not None and at in reached}
+        found = partial_backward(
+            self._parts.backward, len(self._parts.saved), self.every - present, frozenset(places.values())
+        )
+        if found is None:
+            return self._whole(present)
+        numbers = tuple(at for at in found.saved if at < self._numbers)
+        tensors = tuple(at - self._numbers for at in found.saved if at >= self._numbers)
+        gradients = tuple(places.get(at) for at in range(len(self._parts.gradients)))
+        return BackwardPart(found.module, present, numbers, tensors, found.tangents, gradients)
+
+    def _reached(self, present: frozenset[int]) -> frozenset[int]:
+        """The inputs to which a gradient comes; behind them, what wrapper tensors' gradients are made of."""
+        inputs = self._joint.reach.inputs
+        beyond = range(len(self._joint.inputs), len(self._parts.gradients))
+        return frozenset().union(*(inputs[at] for at in present), beyond)
+
+
+class Releases:
+    """What a backward through some results leaves to later ones through others, as eager's many nodes would."""
+
+    def __init__(self, joint: JointGraph, parts: Partition, backwards: Backwards) -> None:
+        self._frees = joint.reach.frees
+        self._every = backwards.every
+        self._backwards = backwards
+        self._kinds = [value.kind for value in parts.saved if not value.is_number]
+        self._keeps_graph = saved.keeps_graph_function()
+        self.apart = any(freed != self._every for freed in self._frees) and bool(self._kinds or any(self._frees))
+        """Whether some backward leaves some other one possible: then contexts have `rest`, None at first."""
+
+    def freed_by(self, present: frozenset[int]) -> frozenset[int]:
+        """The tangents that no backward may be given after one through `present`."""
+        return frozenset().union(*(self._frees[at] for at in present))
+
+    def take(self, ctx: Any, present: frozenset[int], wanted: Sequence[int]) -> tuple[Any, ...]:
+        """The saved tensors at `wanted`, for a backward through `present`, after which autograd frees all of them.
+
+        Raises autograd's errors: what was freed, and what was written to.
+        """
+        dead, kept = ctx.rest or (frozenset(), None)
+        if dead & present:
+            saved.raw_saved_tensors(ctx)  # autograd's own words; a retained graph never comes here
+        values = self._opened(ctx, kept, wanted)
+        if not self._keeps_graph():
+            dead |= self.freed_by(present)
+            later = self._backwards.tensors_of(self._every - dead)
+            ctx.rest = (dead, self._kept(ctx, kept, later))
+        return values
+
+    def for_replay(self, ctx: Any, present: frozenset[int]) -> Sequence[Any]:
+        """The saved tensors for a run of the graph in eager; None for those that are no longer there."""
+        if not self.apart:
+            return ctx.saved_tensors if self._kinds or any(self._frees) else ()  # type: ignore[no-any-return]
+        return self.take(ctx, present, range(len(self._kinds)))
+
+    def _opened(self, ctx: Any, kept: dict[int, Any] | None, wanted: Sequence[int]) -> tuple[Any, ...]:
+        if kept is not None:
+            return tuple(kept[at].get() if at in kept else None for at in wanted)
+        return open_alone(ctx, wanted)
+
+    def _kept(self, ctx: Any, kept: dict[int, Any] | None, later: frozenset[int]) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        for at, kind in enumerate(self._kinds):
+            if at not in later and kind != "input":
+                continue
+            try:  # an output leads to its context, which must not lead back to it; inputs may be asked for by a replay
+                (value,) = self._opened(ctx, kept, (at,))
+                if value is not None:
+                    value = value if kind == "input" else value.detach()
+                    found[at] = saved.KeptTensor(value, weak=at not in later)
+            except RuntimeError as error:
+                found[at] = _Lost(error)
+        return found
+
+
+class Watched:
+    """Tensors that eager keeps for a backward and the compiled graph does not: writing to one is an error all the same.
+
+    places: ("input" or "slot", index), each with the tangents whose gradients need it.
+    """
+
+    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+        saved_too = {(value.kind, value.index) for value in parts.saved}
+        written = {("input", write.input) for write in joint.epilogue.write_backs}
+        needed: dict[tuple[str, int], frozenset[int]] = {}
+        for tangent, places in enumerate(joint.reach.keeps):
+            for place in places - saved_too - written:
+                needed[place] = needed.get(place, frozenset()) | {tangent}
+        self.places = {place: needed[place] for place in sorted(needed) if not _is_exempt(joint, place)}
+
+    def of(self, present: frozenset[int]) -> list[int]:
+        """Which of the places a backward through `present` needs."""
+        return [at for at, tangents in enumerate(self.places.values()) if tangents & present]
+
+
+def _is_exempt(joint: JointGraph, place: tuple[str, int]) -> bool:
+    """Inference tensors have no versions; parameters are written to between steps, and what needs them keeps them."""
+    kind, index = place
+    return kind == "input" and (joint.inputs[index].is_parameter or joint.inputs[index].fake.is_inference())
+
+
+def check_unwritten(ctx: Any, which: Sequence[int]) -> None:
+    """Raise where one of the watched tensors was written to, as eager does that keeps it."""
+    for at in which:
+        reference, expected = ctx.watched[at]
+        tensor = reference()
+        if tensor is not None and tensor._version != expected and not saved.has_unpack_hooks(ctx):
+            raise saved.written_to(tensor.shape, tensor._version, expected)
+
+
+def is_asked(ctx: Any, edges: Sequence[int]) -> bool:
+    """Whether the backward that runs now is for an input that the gradients reach; edges: places among the node's."""
+    following = ctx.next_functions
+    return saved.engine_runs([following[at][0] for at in edges if following[at][0] is not None])
+
+
+class _Lost:
+    """In the place of a kept tensor that was written to before it was asked for."""
+
+    def __init__(self, error: RuntimeError) -> None:
+        self._words = str(error)
+
+    def get(self) -> Any:
+        raise RuntimeError(self._words)
+
+
+def open_alone(ctx: Any, wanted: Sequence[int]) -> tuple[Any, ...]:
+    """The saved tensors at `wanted`, whatever was done to the others. Raises autograd's errors about them."""
+    try:
+        values = ctx.saved_tensors
+    except RuntimeError as error:
+        raws = saved.raw_saved_tensors(ctx)  # where all are freed, this says so
+        return tuple(_opened_alone(raws[at], error) for at in wanted)
+    return tuple(values[at] for at in wanted)
+
+
+def _opened_alone(raw: Any, error: RuntimeError) -> Any:
+    """One saved tensor, where not all of them can be opened."""
+    try:
+        return raw.unpack()
+    except (RuntimeError, AttributeError):
+        value = getattr(raw, "data", None)  # a result of the graph itself, which only its context opens
+        if value is None or value._version != 0:
+            raise error from None
+        return value
+
+
+def function_of(
+    part: BackwardPart, compiled: int, compile_backward: Callable[[fx.GraphModule], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """The part's graph as a function: compiled, or node by node where `compiled` others were."""
+    return compile_backward(part.module) if compiled < COMPILED else part.module

@@ -1,0 +1,247 @@
+"""Backwards through some results of a graph, one after the other, do what they do through eager's many nodes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import core
+from core.events import ArtifactBuilt, subscribe
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    core.reset()
+
+
+def leaves(count=1, *size):
+    torch.manual_seed(0)
+    return [torch.randn(size or (3, 4), requires_grad=True) for _ in range(count)]
+
+
+def both(program, caller, count=1, graphs=1):
+    """What `caller(results, inputs)` notes, compiled and in eager."""
+    notes = []
+    for run in (core.compile(program, backend="aot_eager"), program):
+        inputs = leaves(count)
+        notes.append(caller(run(*inputs), inputs))
+    assert core.stats()["graphs"] == graphs
+    assert core.stats()["breaks"] == 0
+    same(notes[0], notes[1])
+    return notes[1]
+
+
+def same(ours, theirs):
+    if isinstance(theirs, list):
+        assert len(ours) == len(theirs)
+        for left, right in zip(ours, theirs):
+            same(left, right)
+    elif isinstance(theirs, torch.Tensor):
+        torch.testing.assert_close(ours, theirs)
+    else:
+        assert ours == theirs
+
+
+def tried(step):
+    """The outcome of a step: its result, or the word that tells autograd's refusals apart."""
+    try:
+        return step()
+    except RuntimeError as error:
+        return next((word for word in ("a second time", "inplace operation") if word in str(error)), str(error))
+
+
+def test_a_result_without_gradient_adds_nothing_where_its_derivative_is_infinite():
+    def program(x):
+        return x.log(), x * 2
+
+    for run in (core.compile(program, backend="aot_eager"), program):
+        x = torch.zeros(3, requires_grad=True)
+        run(x)[1].sum().backward()
+        assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_results_that_share_no_saved_tensor_are_differentiated_one_after_the_other():
+    def program(x, y):
+        return x.sin(), y.cos(), (x * 2 + y).exp()
+
+    def caller(results, inputs):
+        notes = []
+        for result in (results[1], results[0], results[1], results[2], results[0]):
+            notes.append(tried(lambda r=result: r.sum().backward()))
+            notes.append([item.grad.clone() for item in inputs if item.grad is not None])
+        return notes
+
+    notes = both(program, caller, 2)
+    assert [note for note in notes if isinstance(note, str)] == ["a second time", "a second time"]
+
+
+def test_results_that_share_a_saved_tensor_are_not():
+    def program(x):
+        shared = x.exp()
+        return shared * 2, shared + 1
+
+    def caller(results, inputs):
+        first = tried(lambda: results[0].sum().backward(retain_graph=True))
+        second = tried(lambda: results[1].sum().backward())
+        return [first or "fine", second or "fine", tried(lambda: results[0].sum().backward()), inputs[0].grad]
+
+    assert both(program, caller)[:3] == ["fine", "fine", "a second time"]
+
+
+def test_a_result_on_whose_way_nothing_is_saved_is_differentiated_as_often_as_wanted():
+    def program(x):
+        return (x + 1).sum(0), x.sigmoid()
+
+    def caller(results, inputs):
+        for _ in range(3):
+            results[0].sum().backward()
+        results[1].sum().backward()
+        results[0].sum().backward()
+        return [inputs[0].grad, tried(lambda: (results[0].sum() + results[1].sum()).backward())]
+
+    assert both(program, caller)[1] == "a second time"
+
+
+def test_a_backward_for_all_results_comes_after_one_that_freed_nothing():
+    def program(x):
+        return x * x, x.t()
+
+    def caller(results, inputs):
+        results[1].sum().backward()
+        (results[0].sum() + (results[1] * 3).sum()).backward()
+        return inputs[0].grad
+
+    both(program, caller)
+
+
+def test_a_write_to_what_eager_keeps_raises_although_the_graph_keeps_something_else():
+    def program(x):
+        inner = x - x.mean()
+        return torch.hypot(inner, x), inner
+
+    def caller(results, inputs):
+        results[1].detach().zero_()
+        return [tried(lambda: results[0].sum().backward()), tried(lambda: results[1].sum().backward()) or "fine"]
+
+    assert both(program, caller) == ["inplace operation", "fine"]
+
+
+def test_a_write_to_what_another_result_needs_is_no_error():
+    def program(x, y):
+        return x.exp(), y.exp()
+
+    def caller(results, inputs):
+        results[0].detach().zero_()
+        results[1].sum().backward()
+        return [inputs[1].grad, tried(lambda: results[0].sum().backward())]
+
+    assert both(program, caller, 2)[1] == "inplace operation"
+
+
+def test_what_is_kept_for_a_later_backward_may_not_be_written_to():
+    def program(x, y):
+        return x.exp(), y.exp()
+
+    def caller(results, inputs):
+        results[1].sum().backward()
+        results[0].detach().zero_()
+        return [inputs[1].grad, tried(lambda: results[0].sum().backward())]
+
+    assert both(program, caller, 2)[1] == "inplace operation"
+
+
+def test_a_used_up_result_asked_for_an_input_that_it_does_not_reach_gives_none():
+    def program(x, y):
+        return x.exp(), y.exp()
+
+    def caller(results, inputs):
+        results[0].sum().backward()
+        found = torch.autograd.grad(results[0].sum(), inputs[1], allow_unused=True)
+        return [found == (None,), tried(lambda: torch.autograd.grad(results[0].sum(), inputs[0]))]
+
+    assert both(program, caller, 2) == [True, "a second time"]
+
+
+def test_a_hook_inside_runs_only_where_a_gradient_comes_by():
+    def program(x):
+        hidden = x * 2
+        hidden.register_hook(lambda gradient: gradient + 1)
+        return hidden.sin(), x * 3
+
+    def caller(results, inputs):
+        results[1].sum().backward(retain_graph=True)
+        first = inputs[0].grad.clone()
+        results[0].sum().backward()
+        return [first, inputs[0].grad]
+
+    assert both(program, caller)[0].unique().tolist() == [3.0]
+
+
+def test_gradients_of_gradients_after_a_backward_through_another_result():
+    def program(x, y):
+        return (x**3).sum(), (y**2).sum()
+
+    def caller(results, inputs):
+        results[1].backward()
+        (first,) = torch.autograd.grad(results[0], inputs[0], create_graph=True)
+        first.sum().backward()
+        return [inputs[0].grad, inputs[1].grad]
+
+    both(program, caller, 2)
+
+
+def test_a_normalised_batch_of_which_one_chunk_gets_a_gradient():
+    def program(x, weight):
+        first, second, third = (F.layer_norm(x, (4,)) * weight.sigmoid()).unbind(0)
+        return first.exp(), second.sin(), torch.stack([third, first]).cumsum(0)
+
+    def caller(results, inputs):
+        notes = []
+        for kept, picked in ((True, (0,)), (True, (1, 2)), (True, (2,)), (False, (0, 1, 2))):
+            for item in inputs:
+                item.grad = None
+            sum((results[at] * (at + 1)).sum() for at in picked).backward(retain_graph=kept)
+            notes += [item.grad for item in inputs]
+        return notes
+
+    both(program, caller, 2)
+
+
+def test_each_set_of_incoming_gradients_is_compiled_once():
+    built = []
+
+    def program(x):
+        return x.sin(), x.cos()
+
+    run = core.compile(program, backend="aot_eager")
+    (x,) = leaves()
+    stop = subscribe(lambda event: built.append(event.mode) if isinstance(event, ArtifactBuilt) else None)
+    try:
+        for _ in range(3):
+            first, second = run(x)
+            first.sum().backward()
+            second.sum().backward()
+            (run(x)[0] + run(x)[1]).sum().backward()
+    finally:
+        stop()
+    assert built == ["forward", "backward", "backward"]
+    assert core.stats()["graphs"] == 1
+
+
+def test_what_a_later_backward_needs_is_freed_with_the_last_one():
+    import gc
+    import weakref
+
+    def program(x, y):
+        return (x.exp() * x.sigmoid()).sum(), (y.exp() * y.sigmoid()).sum()
+
+    run = core.compile(program, backend="aot_eager")
+    x, y = leaves(2)
+    first, second = run(x + 1, y + 1)
+    kept = [weakref.ref(t) for t in first.grad_fn.saved_tensors]
+    first.backward()
+    second.backward()
+    gc.collect()
+    assert first.grad_fn is not None and second.grad_fn is not None
+    assert [ref for ref in kept if ref() is not None] == []

@@ -224,6 +224,7 @@ def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any, shared:
     compiler = FrameCompiler(
         settings, lambda captured, name: compile_graph(captured, resolved, settings, name=settings.name or name)
     )
+    compiler.in_order = resolved.in_order
     compiler.root_as_written = as_written
     result = _C.CompiledCallable(fn, compiler)
     if shared:

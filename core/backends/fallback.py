@@ -39,6 +39,13 @@ class Lineup:
         """The backend with the first claim."""
         return self.claimants[0]
 
+    @property
+    def in_order(self) -> bool:
+        """True when a graph may run as captured, so that its writes come between its other operations."""
+        return any(
+            each.capabilities.graph_level == "torch" or hasattr(each, "compile_captured") for each in self.claimants
+        )
+
     # -- options -----------------------------------------------------------------------------------------------------
 
     def check_options(self) -> None:

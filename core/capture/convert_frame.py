@@ -110,6 +110,7 @@ class FrameCompiler:
         self.options = options
         self.compile_graph = compile_graph
         self.resumes = ResumeFunctions(self)
+        self.in_order = True  # the backend runs graphs as captured
         self.root_as_written = False  # the callable itself is kept out of graphs, what it calls is not
         self._states: dict[Any, FrameState] = {}
         self._lock = threading.Lock()
@@ -370,6 +371,7 @@ class FrameCompiler:
             self.options,
             CapturePolicy(state.history, self.options, state.entries >= CROWD, state.unbacked),
             builder,
+            in_order=self.in_order,
         )
         if config.audit_guards:
             trace.reads = {}

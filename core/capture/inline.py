@@ -33,6 +33,7 @@ from . import (  # noqa: F401
     made_in_c,
     marked_calls,
     named_tuple_class,
+    one_hot,
     optimizers,
     policy,
     promises,

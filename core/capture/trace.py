@@ -47,6 +47,8 @@ class Trace:
     numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
     unreal: dict[int, int] = field(default_factory=dict)  # ids of what exists only while tracing: the step that made it
     assumptions: list[Any] = field(default_factory=list)  # truths of tensors; see assumptions.py
+    in_order: bool = True  # the backend runs the graph as captured, writes and all; False: it writes at the end
+    raises_into: str | None = None  # an operation that may raise inside a try; see caught_errors.py
     as_written: Any = None  # the way out of the graph's call; see as_written.py
     made_again: dict[int, VariableTracker] = field(default_factory=dict)  # of those: classes that the code makes anew
     stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py

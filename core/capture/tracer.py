@@ -33,6 +33,7 @@ from ..variables.tensor import TensorVariable
 from ..variables.wrapper_class import check_class
 from ..variables.wrapper_tensor import WrapperTensorVariable
 from . import policy, wrapping
+from .caught_errors import refuse_uncatchable
 from .opcodes.host import Host
 
 VT = VariableTracker
@@ -225,12 +226,14 @@ class TracerServices(Host):
         except tensor_subclass.ClassDecides:
             fn = getattr(torch.Tensor, target) if isinstance(target, str) else target
             return tensor_subclass.dispatch(self, self.wrap(fn, None, constant=True), args, kwargs)
+        mark = len(self.builder.recorded_calls)
         try:
             result = call(target, values, keywords, line=self.line)
         except Unsupported:
             raise
         except Exception as error:  # eager raises it too (GraphBuilder tells): it is the traced program's exception
             self.raise_exception(type(error), *error.args)
+        refuse_uncatchable(self, mark)
         return self.graph_result(result)
 
     def run_on_fakes(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

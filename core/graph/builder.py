@@ -33,6 +33,7 @@ from .overlapping_writes import refuse_overlapping_writes
 from .recorder import AtenRecord, new_recorder
 from .refusals import judge, open_size_refusal, quiet_fakes, refuse_by_name
 from .region import Region, escaped
+from .repeatable import callers_storages
 from .subgraph_call import subgraph_call
 from .symbols import as_policy, cancelled, is_float, plain, rounded, symbolic_fake
 from .tree import leaves, map_tree, rebuild, without_partial
@@ -139,6 +140,10 @@ class GraphBuilder:
     def recorded_calls(self) -> Sequence[Any]:
         """The ATen calls recorded so far, in order."""
         return self._record.calls if self._record is not None else ()
+
+    def input_storages(self) -> frozenset[int]:
+        """The storages of the inputs so far."""
+        return callers_storages(self._record) if self._record is not None else frozenset()
 
     def real_input(self, item: GraphInput) -> torch.Tensor:
         """The real tensor that a tensor input was made from."""

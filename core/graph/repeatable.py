@@ -61,6 +61,11 @@ def draws_elsewhere(call: Call) -> bool:
     return call.kwargs.get("generator") is not None or any(tensor.device.type != "cpu" for tensor in made)
 
 
+def is_lasting(call: Call) -> bool:
+    """True for a call that leaves something behind which nothing undoes, the caller's tensors aside."""
+    return call.op.namespace not in PURE_NAMESPACES or draws_elsewhere(call)
+
+
 def writes_to(call: Call, storages: frozenset[int]) -> bool:
     """True for a call that writes to memory of one of the storages."""
     return any(has_storage(fake) and storage_key(fake) in storages for fake in written_arguments(call))

@@ -53,6 +53,7 @@ class Unsupported(CoreError):
     """Capture met something it does not trace. Without fullgraph it becomes a graph break; with it, it is raised."""
 
     id = "CORE-C001"
+    from_around = False  # it takes the frames around: one further in does not meet it by itself
     met_again = False  # on the way out it passed a call that is captured as a frame of its own, if this frame breaks
 
 

@@ -54,6 +54,12 @@ class NeedsFrame(Unsupported):
     """The root frame looks at its own variables: only its code as written has them."""
 
 
+class TooDeep(Unsupported):
+    """Too many calls are nested."""
+
+    from_around = True
+
+
 class FoundBreak(Exception):
     """Capture met something it refuses, at a step of the root frame; capture starts again and ends the graph there."""
 

@@ -8,6 +8,7 @@ Opcode handlers live in `opcodes/`, one file a family, as methods named like the
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import types
@@ -24,7 +25,7 @@ from ..guards.source import LocalSource
 from ..variables.base import NotConstant, ObservedException, VariableTracker
 from ..variables.cell import CellVariable
 from ..variables.tensor_truth import AskedFurtherIn
-from .breaks import BreakHere, FoundBreak, NeedsFrame, Stop, is_missed, outside, rebound
+from .breaks import BreakHere, FoundBreak, NeedsFrame, Stop, TooDeep, is_missed, outside, rebound
 from .opcodes.calls import CallOpcodes
 from .opcodes.containers import ContainerOpcodes
 from .opcodes.control import ControlOpcodes
@@ -168,16 +169,22 @@ class Interpreter(
         except Unsupported as refusal:
             if refusal.where is None:
                 refusal.where = self.line
-            refusal.met_again |= self.parent is not None and code_is_skipped(self.code, self.globals_dict) is None
+            refusal.met_again |= not refusal.from_around and self._is_captured_when_called()
             raise
         except NotConstant as unknown:
             raise Unsupported(
                 f"a value is needed while tracing ({unknown})", where=self.line, remedy="compute it outside"
             ) from None
         except RecursionError:
-            raise Unsupported(
+            raise TooDeep(
                 "calls are nested too deep to be traced", where=self.line, remedy="compile a function further down"
             ) from None
+
+    def _is_captured_when_called(self) -> bool:
+        """True for a call that is captured as a frame of its own, if the frame that makes it breaks."""
+        if self.parent is None or self.code.co_flags & inspect.CO_GENERATOR:
+            return False
+        return code_is_skipped(self.code, self.globals_dict) is None
 
     def jump(self, target: Instruction | None) -> None:
         """Continue at `target`."""
@@ -231,8 +238,8 @@ class RootInterpreter(Interpreter):
             if self.index <= self._prologue:  # a value that is handed on can't be looked at: nothing begins before it
                 raise
             stop = self._last_step_before(self.trace.exceptions)
-            if isinstance(refusal, AskedFurtherIn):
-                stop = min(stop, refusal.read_at)
+            if isinstance(refusal, AskedFurtherIn) and refusal.read_at < stop:
+                stop, refusal.met_again = refusal.read_at, False  # the call that asks gets a bool
             raise FoundBreak(stop, refusal) from refusal
         except ObservedException as raised:
             raise FoundBreak(self._last_step_before([*self.trace.exceptions, raised.value]), None) from raised

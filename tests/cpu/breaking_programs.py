@@ -103,7 +103,7 @@ def calling_a_disabled_function(x):
     return plain(x + 1) + 1
 
 
-@program(graphs=4, breaks=3)
+@program(graphs=4, breaks=2)
 def printing_in_an_inlined_callee(x):
     return callee(x) + callee(x + 1)
 
@@ -310,7 +310,7 @@ def in_a_while_with_a_break(x):
     return x, i
 
 
-@program(graphs=4, breaks=4 + 2 * OWN_FRAME)
+@program(graphs=4, breaks=4)
 def in_comprehensions(x):
     return [plain(x + i) for i in range(3)], {i: plain(x * i) for i in range(2)}
 
@@ -457,12 +457,12 @@ def an_index_error_of_a_list(x):
     return l[3]
 
 
-@program(graphs=2, breaks=3)
+@program(graphs=2, breaks=2)
 def in_lambdas_and_map(x):
     return (lambda t: plain(t) + 1)(x), sorted([3, 1, 2], key=lambda v: -v), list(map(plain, [x, x + 1]))
 
 
-@program(graphs=5, breaks=5)
+@program(graphs=5, breaks=1)
 def three_calls_down(x):
     def a(t):
         return b(t) + 1
@@ -499,7 +499,7 @@ def in_a_loop_over_a_generator(x):
     return out
 
 
-@program(graphs=1, breaks=2)
+@program(graphs=1, breaks=1)
 def inside_a_call_with_star_arguments(x):
     def f(*a, **k):
         return print(len(a), sorted(k)) or a[0] + k["z"]
@@ -601,7 +601,7 @@ def return_inside_no_grad(x):
     return x
 
 
-@program(graphs=0, breaks=2)
+@program(graphs=0, breaks=1)
 def return_through_a_finally(x):
     log = []
 
@@ -627,7 +627,7 @@ def continue_through_a_finally(x):
     return log
 
 
-@program(graphs=3, breaks=2 + OWN_FRAME)
+@program(graphs=3, breaks=2)
 def printing_in_a_dict_comprehension(x):
     ks = ["a", "b"]
     return {k: (print(x.sum()), x + i)[1] for i, k in enumerate(ks)}

@@ -105,11 +105,42 @@ def test_a_break_in_a_module_is_told_once_and_not_again_for_the_call_that_enters
     assert core.stats()["graphs"] == 2
 
 
-def test_a_break_in_a_module_within_a_module_is_told_for_each_of_the_two():
-    module, x = nn.Sequential(Printing(), nn.ReLU()), torch.ones(3)
+def test_a_break_below_calls_is_told_again_by_each_that_has_operations_before_it():
+    module, x = nn.Sequential(nn.ReLU(), Printing(), nn.ReLU()), torch.ones(3)
     with lines_of_breaks() as lines:
         assert torch.equal(core.compile(module, backend="eager")(x), module(x))
     assert lines == ["Printing.forward", "Printing.forward"]
+    assert core.stats()["graphs"] == 4
+
+
+def test_a_break_below_calls_is_told_once_where_it_ends_no_graph_of_theirs():
+    module, x = nn.Sequential(nn.Sequential(Printing()), nn.ReLU()), torch.ones(3)
+    with lines_of_breaks() as lines:
+        assert torch.equal(core.compile(module, backend="eager")(x), module(x))
+    assert lines == ["Printing.forward"]
+    assert core.stats()["graphs"] == 3
+
+
+def test_a_break_that_is_due_to_the_calls_around_is_told_where_the_graph_ends():
+    def chosen(x, flagged):
+        return x * 2 if flagged else x + 1
+
+    def f(x, flag):
+        return chosen(x, flag.item())
+
+    x, flag = torch.ones(4), torch.tensor(True)
+    with lines_of_breaks() as lines:
+        assert torch.equal(core.compile(f, backend="eager")(x, flag), f(x, flag))
+    assert len(lines) == 1
+
+
+def test_calls_that_are_nested_too_deep_are_told():
+    def f(x, depth):
+        return f(x, depth - 1) if depth else x + 1
+
+    with lines_of_breaks() as lines:
+        assert torch.equal(core.compile(f, backend="eager")(torch.ones(3), 120), torch.ones(3) + 1)
+    assert lines
 
 
 def test_a_break_in_a_module_is_told_where_its_frames_are_not_captured():

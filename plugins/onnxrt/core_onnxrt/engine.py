@@ -51,18 +51,28 @@ def open_engine(model: bytes, weights: Mapping[str, torch.Tensor], settings: Set
         values = [ort.OrtValue.from_dlpack(weight.detach()) for weight in weights.values()]
         options.add_external_initializers(list(weights), values)
     switched_off = _INEXACT if version_of(ort) < (1, 32) else []
+    wanted = _providers(settings)
+    first = wanted[0][0] if isinstance(wanted[0], tuple) else wanted[0]
+    has = ort.get_available_providers()
+    if first not in has:  # the runtime would take another one and only log it
+        raise CompileFailed("making the engine", f"there is no {first} in this build, which has {', '.join(has)}")
     try:
-        return ort.InferenceSession(model, options, providers=_providers(settings), disabled_optimizers=switched_off)
+        engine = ort.InferenceSession(model, options, providers=wanted, disabled_optimizers=switched_off)
     except Exception as error:  # noqa: BLE001  the runtime's exceptions have no common base but this
         raise CompileFailed("making the engine", str(error)) from error
+    if first not in engine.get_providers():
+        raise CompileFailed("making the engine", f"the libraries of {first} could not be loaded")
+    return engine
 
 
 def _providers(settings: Settings) -> list[Any]:
+    """In order of claim. A provider that is asked for on a GPU leaves what it does not take to CUDA's, and works on the
+    same stream."""
     kind, _, index = settings.device.partition(":")
-    if settings.provider != "auto":
-        return [settings.provider]
-    if kind == "cuda":
-        cuda: dict[str, str] = {"device_id": index or "0", "use_tf32": str(int(torch.backends.cuda.matmul.allow_tf32))}
-        cuda["user_compute_stream"] = str(torch.cuda.current_stream().cuda_stream)
-        return [(PROVIDERS["cuda"], cuda), PROVIDERS["cpu"]]
-    return [PROVIDERS["cpu"]]
+    chosen = [] if settings.provider in ("auto", PROVIDERS.get(kind)) else [settings.provider]
+    if kind != "cuda":
+        return chosen or [PROVIDERS["cpu"]]
+    shared = {"device_id": index or "0", "user_compute_stream": str(torch.cuda.current_stream().cuda_stream)}
+    tf32 = {"use_tf32": str(int(torch.backends.cuda.matmul.allow_tf32))}
+    on_gpu: list[Any] = [(name, dict(shared)) for name in chosen]
+    return [*on_gpu, (PROVIDERS["cuda"], {**shared, **tf32}), PROVIDERS["cpu"]]

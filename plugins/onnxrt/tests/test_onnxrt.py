@@ -468,3 +468,25 @@ def test_a_padding_that_is_a_symbol_goes_to_the_fallback():
         for batch in (4, 6, 1):
             x = torch.randn(batch, 3, 8, 8)
             close(run(x), net(x))
+
+
+def test_a_provider_that_the_build_lacks_is_an_error_and_no_silent_other():
+    run = compiled(torch.relu, options={"provider": "NoSuchExecutionProvider"}, fallback=(), fullgraph_backend=True)
+    with pytest.raises(core.CoreError, match="no NoSuchExecutionProvider in this build, which has .*CPUExecution"):
+        run(torch.ones(3))
+    run = compiled(torch.relu, options={"provider": "CPUExecutionProvider"}, fallback=(), fullgraph_backend=True)
+    close(run(torch.ones(3)), torch.ones(3))
+
+
+def test_a_provider_asked_for_on_a_gpu_claims_first_and_leaves_the_rest_to_cuda(monkeypatch):
+    from types import SimpleNamespace
+
+    from core_onnxrt import engine
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    shared = {"device_id": "1", "user_compute_stream": "7"}
+    cuda = ("CUDAExecutionProvider", {**shared, "use_tf32": "0"})
+    made = engine._providers(engine.Settings("cuda:1", "TensorrtExecutionProvider"))
+    assert made == [("TensorrtExecutionProvider", shared), cuda, "CPUExecutionProvider"]
+    for provider in ("auto", "CUDAExecutionProvider"):
+        assert engine._providers(engine.Settings("cuda:1", provider)) == [cuda, "CPUExecutionProvider"]

@@ -52,6 +52,8 @@ _ORDERING = frozenset(
     "aten.argmax.default aten.argmin.default aten.max.dim aten.min.dim aten.sort.default aten.sort.stable "
     "aten.topk.default".split()
 )
+MOST_ORDERED = 3840
+"""The most values of one row that the library's TopK layer keeps."""
 TARGET = Target(
     "TensorRT", OPSET, computes, drops_nan=frozenset(("GreaterOrEqual", "LessOrEqual", "Max", "Min", "Relu"))
 )
@@ -84,4 +86,15 @@ def _missing_kind(node: Any) -> str:
         flat = name.startswith("aten.arg") and (node.args[1] if len(node.args) > 1 else None) is None
         if flat or node.args[0].meta["val"].dim() < 2:
             return "values of a vector are not put in order"
+        if not name.startswith(("aten.arg", "aten.max", "aten.min")) and _ordered(node) > MOST_ORDERED:
+            return f"TensorRT puts {MOST_ORDERED} values in order at most"
     return ""
+
+
+def _ordered(node: Any) -> int:
+    """How many values a sort or topk keeps, 0 for a number that is not known yet."""
+    kept = node.meta["val"][0]
+    at = {"aten.sort.default": 1, "aten.sort.stable": 2, "aten.topk.default": 2}[str(node.target)]
+    dim = node.args[at] if len(node.args) > at else node.kwargs.get("dim", -1)
+    size = kept.shape[dim]
+    return size if isinstance(size, int) else 0

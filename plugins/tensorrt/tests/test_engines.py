@@ -262,6 +262,14 @@ def test_kinds_of_an_operator_that_the_parser_lacks_are_refused():
     assert not refusals_of(taken) and built_of(taken).layers > 3
 
 
+def test_no_more_values_are_put_in_order_than_the_library_keeps():
+    rows = torch.zeros(2, 3841, dtype=torch.int32)
+    found = refusals_of(kept(lambda x: (x.sort(-1)[0], x.topk(3841)[0], x.sort(dim=1, stable=True)[0]), (rows,)))
+    assert set(found.values()) == {"TensorRT puts 3840 values in order at most"}
+    taken = kept(lambda x: (x[:, :3840].sort(-1)[0], x.sort(0)[0], x.topk(3840)[0]), (rows,))
+    assert not refusals_of(taken) and built_of(taken).layers > 3
+
+
 def test_every_operator_that_is_taken_is_known_to_the_parser():
     log = logger_of("tensorrt_rtx_bindings")
     network = trt.Builder(log).create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))

@@ -21,6 +21,11 @@ def same_geometry(left: Any, right: Any) -> bool:
     return all(_same(a, b) and (_same(a, 1) or _same(s, t)) for a, b, s, t in pairs)
 
 
+def same_numbers(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether sizes, or strides, are the same, decided by structure alone."""
+    return len(left) == len(right) and all(map(_same, left, right))
+
+
 def _same(left: Any, right: Any) -> bool:
     if isinstance(left, int) and isinstance(right, int):
         return left == right

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 
 from ..torch_compat import fakes
+from ..torch_compat.tracing import depends_on_data
 from . import kernel_dtypes
+from .geometry import is_static, same_numbers
 
 Strides = tuple[int, ...]
 Layout = Callable[[Sequence[int], Sequence[Any]], "Strides | None"]
@@ -50,7 +52,7 @@ _GRADIENTS = (
 def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> Any:
     """`result` of a call on fakes, with the strides that the kernel's would have.
 
-    Sizes and strides that are symbols are left as they are. A result that the kernel leaves out is None.
+    Sizes and strides that only a run can tell are left as they are. A result that the kernel leaves out is None.
     """
     if op is torch.ops.aten._native_multi_head_attention.default and not _argument(op, "need_weights", args, kwargs):
         return (result[0], None)  # the fakes make weights that no kernel gives
@@ -62,11 +64,14 @@ def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str
     first = results[0]
     if not isinstance(first, torch.Tensor) or not _is_known(first):
         return result
-    if layout not in (iterated, _iterated_back) and first.device.type != "cpu":
+    pointwise = layout in (iterated, _iterated_back)
+    if not pointwise and first.device.type != "cpu":
         return result
     operands = list(_tensors(args))
     if not operands or not all(map(_is_known, operands)):
         return result
+    if pointwise and not is_static(first) and all(operand.is_contiguous() for operand in operands):
+        return result  # the fakes' rule differs in dimensions of size 1 alone
     size = tuple(first.shape)
     if layout is iterated and _has_number(op, args):
         strides = iterated(size, operands, number=True)
@@ -88,7 +93,7 @@ def _argument(op: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 def _laid_out(mode: Any, item: Any, size: Sequence[int], strides: Strides) -> Any:
     """A result of this size with these strides; others have a layout of their own."""
-    if not isinstance(item, torch.Tensor) or tuple(item.shape) != size or tuple(item.stride()) == strides:
+    if not isinstance(item, torch.Tensor) or not same_numbers(item.shape, size) or same_numbers(item.stride(), strides):
         return item
     return fakes.new_fake(mode, size, item.dtype, item.device, strides)
 
@@ -112,7 +117,10 @@ def _tensors(values: Sequence[Any]) -> Any:
 
 
 def _is_known(fake: Any) -> bool:
-    return fake.layout is torch.strided and all(type(number) is int for number in (*fake.shape, *fake.stride()))
+    if fake.layout is not torch.strided:
+        return False
+    symbols = [number for number in (*fake.shape, *fake.stride()) if type(number) is not int]
+    return not any(map(depends_on_data, symbols))
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
@@ -128,7 +136,7 @@ def in_order(size: Sequence[int]) -> Strides:
 
 def lies_in_order(tensor: Any) -> bool:
     """Whether the strides are exactly those of elements in order, those of dimensions of size 1 included."""
-    return tensor.is_contiguous() and (1 not in tensor.shape or tuple(tensor.stride()) == in_order(tensor.shape))
+    return tensor.is_contiguous() and (1 not in tensor.shape or same_numbers(tensor.stride(), in_order(tensor.shape)))
 
 
 def channels_last(size: Sequence[int]) -> Strides:
@@ -165,7 +173,7 @@ def iterated(size: Sequence[int], operands: Sequence[Any], number: bool = False)
     """Strides of a new result of the iterator over the operands, of which one more may be a number."""
     if all(map(lies_in_order, operands)):
         return in_order(size)
-    if not number and all(tuple(operand.shape) == size for operand in operands):
+    if not number and all(same_numbers(operand.shape, size) for operand in operands):
         alike = _alike(size, operands)
         if alike is not None:
             return alike
@@ -198,7 +206,7 @@ def _alike(size: Sequence[int], operands: Sequence[Any]) -> Strides | None:
     if len(size) == 4 and all(o.is_contiguous(memory_format=torch.channels_last) for o in operands):
         return channels_last(size)
     strides = tuple(operands[0].stride())
-    same = all(tuple(operand.stride()) == strides for operand in operands[1:])
+    same = all(same_numbers(operand.stride(), strides) for operand in operands[1:])
     return strides if same and _is_dense(size, strides) else None
 
 

@@ -258,6 +258,10 @@ def _recorder_type() -> type:
             result = static_fakes.run(self.record.fake_mode, op, args, kwargs)
             if result is NotImplemented:
                 result = kernel_layouts.as_kernels_do(self.record.fake_mode, op, args, kwargs, op(*args, **kwargs))
+                if isinstance(result, torch.Tensor) and result.requires_grad and not op._schema.is_mutable:
+                    result = (
+                        result.detach()
+                    )  # autograd is above; torch's rule for padding hands the flag on all the same
             if before is not None and not self.backward and not same_geometry(before, args[0]):
                 if self.record.no_backward is None and args[0]._is_view():
                     # the engine takes views of subclasses again by their first function, not by their strides

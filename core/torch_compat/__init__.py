@@ -534,11 +534,22 @@ def function_apply_refuses_keywords() -> str | None:
 def aot_module_simplified() -> Any:
     """torch's AOTAutograd for one graph module and flat inputs; only its first parameters are used, by keyword.
 
-    Checked with 2.11 and 2.13: mod, args, fw_compiler, bw_compiler, inference_compiler.
+    Checked with 2.11 and 2.13: mod, args, fw_compiler, bw_compiler, inference_compiler. Nothing that the forward keeps
+    is given away to the backward, which may run again: that it is never asked to can't be known.
     """
+    from torch._functorch._aot_autograd import graph_compile
     from torch._functorch.aot_autograd import aot_module_simplified as function
 
-    return function
+    def traced(**how: Any) -> Any:
+        name = "collect_bw_donated_buffer_idxs"  # the setting of that name is looked at in each backward as well
+        before = getattr(graph_compile, name)
+        setattr(graph_compile, name, lambda *args, **kwargs: [])
+        try:
+            return function(**how)
+        finally:
+            setattr(graph_compile, name, before)
+
+    return traced
 
 
 def core_decompositions() -> Any:

@@ -281,3 +281,41 @@ def test_writes_to_several_at_once_are_counted(backend, monkeypatch):
         with pytest.raises(RuntimeError, match="view was created in no_grad mode"):
             part.is_leaf  # noqa: B018
     assert core.stats()["graphs"] == 2
+
+
+def pads_without_gradients(x):
+    with torch.no_grad():
+        padded = F.pad(x, (1, -1), value=2.0)
+    return padded * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_padding_of_open_sizes_carries_no_gradients_where_they_are_off(backend):
+    core.reset()
+    compiled = core.compile(pads_without_gradients, backend=backend, dynamic=True)
+    for size in (2, 5):
+        x = torch.randn(size, requires_grad=True)
+        assert torch.equal(compiled(x), pads_without_gradients(x)) and not compiled(x).requires_grad
+    assert core.stats()["graphs"] == 1
+
+
+def differentiates_a_view_of_another_input(x, y):
+    loss = F.mse_loss(x, torch.ones_like(x))
+    (y * y).double().sum().backward(retain_graph=True)
+    return loss
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_what_aot_autograd_keeps_serves_a_backward_that_keeps_the_graph(backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+    core.reset()
+    compiled = core.compile(differentiates_a_view_of_another_input, backend=backend)
+    for size in (3, 3, 5):
+        gradients = []
+        for subject in (compiled, differentiates_a_view_of_another_input):
+            torch.manual_seed(size)
+            leaf = torch.randn(2, size, 4, requires_grad=True)
+            x = leaf * 1
+            subject(x, x[...]).backward(retain_graph=True)
+            gradients.append(leaf.grad)
+        assert torch.allclose(*gradients)

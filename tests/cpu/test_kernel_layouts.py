@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import core
 from core import torch_compat
@@ -160,3 +161,31 @@ def test_symbolic_sizes_keep_the_results_of_transposed_images(backend):
         x = torch.randn(size)
         for found, expected in zip(run(x), program(x), strict=True):
             torch.testing.assert_close(found, expected)
+
+
+OF_OPEN_SIZES = {
+    "batch norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "random relu": lambda x: F.rrelu(x, training=True),
+    "softmax": lambda x: F.softmax(x, 1),
+    "group norm": lambda x: F.group_norm(x, 1),
+    "cat": lambda x: torch.cat([x, x], 1),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "broadcast sum": lambda x: x + x[:, :, :, :1],
+    "where": lambda x: torch.where(x > 0, x, 0),
+}
+LAID_OUT = {
+    "channels last": lambda n: torch.randn(n, 4, 4, 4).contiguous(memory_format=torch.channels_last),
+    "permuted": lambda n: torch.randn(2, n, 4, 4).permute(3, 1, 2, 0),
+    "with gaps": lambda n: torch.randn(4, n, 6)[:, :, 1:5].transpose(0, 1)[None],
+}
+
+
+@pytest.mark.parametrize("layout", LAID_OUT)
+@pytest.mark.parametrize("name", OF_OPEN_SIZES)
+def test_layouts_of_open_sizes_are_the_kernels_too(name, layout):
+    core.reset()
+    compiled = core.compile(OF_OPEN_SIZES[name], backend="aot_eager", dynamic=True)
+    for size in (3, 5, 4):
+        x = LAID_OUT[layout](size)
+        assert compiled(x).stride() == OF_OPEN_SIZES[name](x).stride()
+    assert core.stats()["graphs"] == 1

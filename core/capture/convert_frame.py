@@ -284,9 +284,12 @@ class FrameCompiler:
         return _C.Entry(None, frame.code.replace(), False, EntryRecord([], None, frame.code))
 
     def _only_enters(self, owner: Any) -> bool:
-        """True for the function of ours by which a module is called: a break further in is that of the module's code,
-        which tells it."""
-        return self.options.nested and "_core_entry" in getattr(getattr(owner, "fn", None), "__dict__", ())
+        """True for the function of ours by which a module is called."""
+        return "_core_entry" in getattr(getattr(owner, "fn", None), "__dict__", ())
+
+    def _told_further_in(self, refusal: Unsupported, entry: Any, only_enters: bool) -> bool:
+        """True for a break of a called frame, which tells it, where it ends no graph of this frame's."""
+        return self.options.nested and refusal.met_again and (only_enters or not entry.user.ops)
 
     def _captured_entry(self, state: FrameState, frame: FrameInput, began: float, only_enters: bool) -> Any:
         stop: Stop | None = None
@@ -325,7 +328,7 @@ class FrameCompiler:
                 continue
             finally:
                 trace.release()
-            if not closed and refusal is not None and not (only_enters and refusal.met_again):
+            if not closed and refusal is not None and not self._told_further_in(refusal, entry, only_enters):
                 emit(GraphBroken(refusal.what, refusal.where, refusal.remedy))
             return entry
         raise refusal or Unsupported("capture found a new break on every try", remedy="report this function")

@@ -42,6 +42,7 @@ from . import (  # noqa: F401
     transforms,
     wrapped_bodies,
 )
+from .breaks import TooDeep
 from .policy import Verdict
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def run_function(tx: Any, fn: FunctionVariable, args: list[VT], kwargs: dict[str
     bound = fn.bind(tx, args, kwargs)
     trace = tx.trace
     if trace.depth >= MAX_DEPTH:
-        raise Unsupported(
+        raise TooDeep(
             f"calls are nested more than {MAX_DEPTH} deep", remedy="compile a function further down the call chain"
         )
     child = make_interpreter(tx, fn, bound)

@@ -52,10 +52,11 @@ def write_epilogue(
         code.depth += 1
         _write_backs(code, epilogue, grad_enabled, requires_grad)
     made: dict[int, str] = {}
+    cuts: set[int] = set()
     results: list[str] = []
     for output, fake in zip(epilogue.outputs, fakes):
         if id(fake) not in made or not isinstance(fake, torch.Tensor):
-            made[id(fake)] = _output(code, output, f"o{len(results)}", grad_enabled)
+            made[id(fake)] = _output(code, output, f"o{len(results)}", grad_enabled, cuts)
         results.append(made[id(fake)])
     code.line(f"return {tuple_text([*results, *also])}")
     if epilogue.write_backs:
@@ -114,7 +115,7 @@ class _GradMode:
             self.code.line(f"    {self.switch}({self.current})")
 
 
-def _output(code: Code, output: Any, name: str, grad_enabled: bool) -> str:
+def _output(code: Code, output: Any, name: str, grad_enabled: bool, cuts: set[int]) -> str:
     match output:
         case Constant(value):
             return _literal(code, value, "")
@@ -123,17 +124,24 @@ def _output(code: Code, output: Any, name: str, grad_enabled: bool) -> str:
         case InputItself(index):
             return f"i{index}"
         case ViewOfInput(index, steps):
-            return _views(code, f"i{index}", steps, name, grad_enabled)
+            return _views(code, f"i{index}", steps, name, grad_enabled, cuts)
         case ViewOfSlot(index, steps):
-            return _views(code, f"s{index}", steps, name, grad_enabled)
+            return _views(code, f"s{index}", steps, name, grad_enabled, cuts)
     raise TypeError(f"unknown kind of output {output!r}")
 
 
-def _views(code: Code, base: str, steps: Sequence[ViewStep], name: str, grad_enabled: bool) -> str:
+def _views(code: Code, base: str, steps: Sequence[ViewStep], name: str, grad_enabled: bool, cuts: set[int]) -> str:
+    """Lines that take the views; those with which autograd begins anew, `cuts`, are made once for all results."""
+    known = [at for at, step in enumerate(steps) if step.same in cuts]
+    if known:
+        base, steps = f"c{steps[known[-1]].same}", steps[known[-1] + 1 :]
     for step in steps:
+        made = f"c{step.same}" if step.same else name
         with _GradMode(code, wanted=step.grad, current=grad_enabled):
-            code.line(f"{name} = {_view(code, base, step)}")
-        base = name
+            code.line(f"{made} = {_view(code, base, step)}")
+        if step.same:
+            cuts.add(step.same)
+        base = made
     return base
 
 

@@ -57,6 +57,7 @@ class OutputPlan:
         self.slot_fakes: list[Any] = []
         self._slot_of: dict[Any, int] = {}
         self._memory: set[Any] = set()
+        self._cuts: dict[Alias, int] = {}  # tensors with which autograd begins anew -> their numbers
         self._views: dict[Any, list[Alias]] = {}  # equal views -> the tensors of the program that they are
         self._inputs = {id(fake): index for index, fake in enumerate(functionalizer.record.inputs)}
         tensors = {id(fake): fake for fake in outputs if isinstance(fake, torch.Tensor)}
@@ -159,14 +160,16 @@ class OutputPlan:
             offset = link.val.storage_offset() - self._base_offset(link)
             geometry = map_tree(self._step_leaf, (tuple(link.val.shape), tuple(link.val.stride()), offset))
             return ViewStep(as_strided_within, (BASE, *geometry), grad=link.grad)
+        cut = link.op._schema.name in _BREAKS_GRADIENT
+        same = self._cuts.setdefault(link, len(self._cuts) + 1) if cut else 0
         if link.is_data:
-            return ViewStep(data_of, (BASE,), grad=link.grad)
+            return ViewStep(data_of, (BASE,), grad=link.grad, same=same)
         args = tuple(
             BASE if at == link.hole else _frozen(map_tree(self._step_leaf, arg))
             for at, arg in enumerate(link.recorded_args)
         )
         kwargs = tuple((name, _frozen(map_tree(self._step_leaf, value))) for name, value in link.kwargs.items())
-        return ViewStep(link.op, args, kwargs, link.item, link.grad)
+        return ViewStep(link.op, args, kwargs, link.item, link.grad, same)
 
     def _base_offset(self, link: Alias) -> Any:
         assert link.parent is not None

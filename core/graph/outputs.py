@@ -42,7 +42,8 @@ class ViewStep:
 
     op is an OpOverload, `as_strided_within` or `data_of`. args may nest lists and tuples. item: which element of the
     result, for operators that return several views. grad: the grad mode in which the program took the view; run the
-    step in that mode.
+    step in that mode. same: for a step with which autograd begins anew (detach), the number of the tensor that it made
+    in the program; results behind the same one are views of one tensor, 0 elsewhere.
     """
 
     op: Any
@@ -50,6 +51,7 @@ class ViewStep:
     kwargs: tuple[tuple[str, Any], ...] = ()
     item: int | None = None
     grad: bool = True
+    same: int = 0
 
 
 @dataclass(frozen=True)

@@ -319,3 +319,24 @@ def test_what_aot_autograd_keeps_serves_a_backward_that_keeps_the_graph(backend,
             subject(x, x[...]).backward(retain_graph=True)
             gradients.append(leaf.grad)
         assert torch.allclose(*gradients)
+
+
+def detaches_and_looks(x):
+    detached = (x * 2).detach()
+    part = detached[1:]
+    of_input = x.detach()
+    return detached, part, of_input[:1], of_input, x.detach()
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_of_one_detached_tensor_have_one_base(backend, trained):
+    core.reset()
+    compiled = core.compile(detaches_and_looks, backend=backend)
+    for subject in (detaches_and_looks, compiled):
+        detached, part, inner, of_input, again = subject(torch.ones(3, requires_grad=trained))
+        for base, view in ((detached, part), (of_input, inner)):
+            base.requires_grad_()
+            assert view.requires_grad
+        assert not again.requires_grad and again.data_ptr() == of_input.data_ptr()
+    assert core.stats()["graphs"] == 1

@@ -75,7 +75,7 @@ class OpenVinoBackend(Backend):
 
 
 def refusal(node: Any) -> str:
-    """Why a node is not the device's, or "": no ONNX form, or int64 values that the device would narrow."""
+    """Why a node is not the device's, or "": no ONNX form, or values that the device would have in another type."""
     import torch
     from core_onnx import unsupported_reason
 
@@ -90,6 +90,10 @@ def refusal(node: Any) -> str:
         for one in fake if isinstance(fake, (tuple, list)) else (fake,):
             if isinstance(one, torch.Tensor) and one.dtype is torch.int64:
                 return "the device narrows int64 to int32"
+    made = node.meta.get("val")
+    for one in made if isinstance(made, (tuple, list)) else (made,):
+        if isinstance(one, torch.Tensor) and one.dtype is torch.float16:
+            return "the device leaves out that results are rounded to float16"
     return _empty_operand(node)
 
 

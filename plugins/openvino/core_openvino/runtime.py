@@ -1,7 +1,8 @@
 """The installed OpenVINO, and what its CPU device computes as torch does.
 
-The device works in float32, int32 and bool: float64 and int64 are narrowed inside. So float64 is refused, and int64 is
-taken where its values only choose places or sizes.
+The device works in float32, int32 and bool: float64 and int64 are narrowed inside, float16 is widened throughout a
+model. So float64 is refused, int64 is taken where its values only choose places or sizes, and float16 is read but never
+made.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def core() -> Any:
 
 @functools.lru_cache(maxsize=1)
 def target() -> Target:
-    """float16 and bfloat16 are computed in float32 and rounded back, as torch's kernels do."""
+    """bfloat16 is computed in float32 and rounded back, as torch's kernels do; roundings to float16 the device drops."""
     import openvino
 
     def computes(operator: str, dtype: torch.dtype) -> bool:

@@ -106,13 +106,24 @@ def test_float64_and_int64_are_never_narrowed():
     assert torch.allclose(got[0], want[0], rtol=1e-15) and torch.equal(got[1], want[1])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_narrow_floats_are_computed_wide_and_rounded(dtype):
+def test_bfloat16_is_computed_wide_and_rounded():
     run = compiled(lambda x: (x @ x).softmax(-1))
-    x = torch.randn(8, 8, dtype=dtype)
+    x = torch.randn(8, 8, dtype=torch.bfloat16)
     got = run(x)
-    assert got.dtype is dtype and core.stats()["kernels"] > 0
+    assert got.dtype is torch.bfloat16 and core.stats()["kernels"] > 0
     close(got.float(), (x @ x).softmax(-1).float(), 2e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_each_result_of_16_bits_is_rounded(dtype):
+    def fn(x):
+        return (x * 300) * 300 / 300, (x + 1) - x, (x.float() / 3).to(dtype).float() * 3, x.float().exp(), x > 5
+
+    run = compiled(fn, fullgraph_backend=True)
+    x = torch.tensor([1.0, 2.0, 300.0, 2048.0, 1000.3], dtype=dtype)  # products that float16 can't hold
+    for got, want in zip(run(x), fn(x)):
+        torch.testing.assert_close(got, want)
+    assert core.stats()["kernels"] >= 3
 
 
 def test_input_mutation_gradients_and_results_of_earlier_calls():

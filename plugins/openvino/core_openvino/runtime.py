@@ -45,7 +45,8 @@ def core() -> Any:
 
 @functools.lru_cache(maxsize=1)
 def target() -> Target:
-    """bfloat16 is computed in float32 and rounded back, as torch's kernels do; roundings to float16 the device drops."""
+    """bfloat16 is computed in float32 and rounded back, as torch's kernels do; the device leaves out such roundings of
+    float16."""
     import openvino
 
     def computes(operator: str, dtype: torch.dtype) -> bool:

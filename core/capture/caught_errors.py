@@ -2,7 +2,9 @@
 anew because the graph has left something behind: the graph ends before them, and Python runs them.
 
 Asked after each operation is added to the graph. Code without such a `try` loses nothing, nor does a graph that only
-computes: as_written.py sees to it. Under fullgraph, where a break is no way out, the error leaves the function.
+computes: as_written.py sees to it. A `finally` of a block that begins in the traced code is not asked about: what it
+would undo, the graph that failed has not done. Under fullgraph, where a break is no way out, the error leaves the
+function.
 """
 
 from __future__ import annotations
@@ -12,11 +14,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..bytecode.instruction import ExceptionEntry
+from ..bytecode.resume import is_resume_code
 from ..errors import Unsupported
 from ..graph.repeatable import is_lasting, may_raise, writes_to
 
 OF_KERNELS = (RuntimeError, IndexError, ValueError)
 """What torch's kernels raise."""
+
+OF_ABSENT_KERNELS = NotImplementedError
+"""What torch raises where an operation has no kernel: the same for all values."""
+
+LIBRARIES = ("torch", "core")
+"""Their handlers put torch's own state back, which the graph's failure does as well."""
 
 CLAUSE = 12
 """Instructions looked at for the classes of an `except`: those of a tuple of so many names, or fewer with dots."""
@@ -32,11 +41,16 @@ def refuse_uncatchable(tx: Any, mark: int) -> None:
     trace = tx.trace
     if trace.raises_into is not None and any(is_lasting(call) for call in added):
         raise _refusal(tx, trace.raises_into)  # a functional graph runs them in the order that suits it
-    if tx.builder.in_region or trace.options.fullgraph or not any(map(may_raise, added)) or not _is_seen(tx, added):
+    if tx.builder.in_region or trace.options.fullgraph or not any(map(may_raise, added)):
+        return
+    seen_by = _seen_by(tx, added)
+    if seen_by is None:
         return
     storages = tx.builder.input_storages() if trace.in_order else frozenset()
     if any(is_lasting(call) or writes_to(call, storages) for call in calls):
-        raise _refusal(tx, str(added[-1].op))
+        refusal = _refusal(tx, str(added[-1].op))
+        refusal.from_around = seen_by is not tx
+        raise refusal
     if not trace.in_order:
         trace.raises_into = str(added[-1].op)
 
@@ -49,17 +63,18 @@ def _refusal(tx: Any, name: str) -> Unsupported:
     )
 
 
-def _is_seen(tx: Any, calls: Any) -> bool:
-    """Whether a handler of the program's, here or in a caller that is traced as well, would see the operation raise."""
+def _seen_by(tx: Any, calls: Any) -> Any:
+    """The frame with a handler of the program's that would see the operation raise: this one or one of its callers that
+    are traced as well; None without one."""
     unknown = any(is_lasting(call) for call in calls)
     kinds = (Exception,) if unknown else OF_KERNELS
     frame = tx
     while frame is not None:
-        if not str(frame.globals_dict.get("__name__", "")).startswith("torch."):
+        if str(frame.globals_dict.get("__name__", "")).partition(".")[0] not in LIBRARIES:
             if any(_handles(frame, entry, kinds) for entry in _entries(frame)):
-                return True
+                return frame
         frame = frame.parent
-    return False
+    return None
 
 
 def _entries(frame: Any) -> Iterator[ExceptionEntry]:
@@ -71,11 +86,14 @@ def _entries(frame: Any) -> Iterator[ExceptionEntry]:
 
 
 def _handles(frame: Any, entry: ExceptionEntry, kinds: tuple[type[Exception], ...]) -> bool:
-    """Whether the handler runs code of the program's for such an exception: an `except` of its class, a `finally`."""
+    """Whether the handler runs code of the program's for such an exception: an `except` of its class, the `finally` of
+    a block that plain Python has entered."""
     at = frame.decoded.index_of(entry.target)
     if frame.instructions[at].opname != "PUSH_EXC_INFO":
         return False  # what Python puts around a handler
     at += 1
+    named = any(instruction.opname == "CHECK_EXC_MATCH" for instruction in frame.instructions[at : at + CLAUSE])
+    catches = named or frame.instructions[at].opname == "POP_TOP"
     while True:
         names: list[str] = []
         for instruction in frame.instructions[at : at + CLAUSE]:
@@ -86,7 +104,7 @@ def _handles(frame: Any, entry: ExceptionEntry, kinds: tuple[type[Exception], ..
             elif instruction.opname == "WITH_EXCEPT_START":
                 return False
             elif instruction.opname != "BUILD_TUPLE":
-                return True
+                return catches or is_resume_code(frame.code)
         else:
             return True
         if any(_matches(frame, name, kinds) for name in names):
@@ -101,4 +119,6 @@ def _matches(frame: Any, name: str, kinds: tuple[type[Exception], ...]) -> bool:
     found = frame.globals_dict.get(name, getattr(builtins, name, None))
     if not isinstance(found, type):
         return True  # a tuple of classes, say
+    if kinds is OF_KERNELS and issubclass(found, OF_ABSENT_KERNELS):
+        return False
     return any(issubclass(found, kind) or issubclass(kind, found) for kind in kinds)

@@ -38,10 +38,18 @@ def may_raise(call: Call) -> bool:
         return True
     name = call.op._schema.name
     if name.partition("::")[2].startswith(BY_VALUE):
-        return True
+        return not _is_masked(call)
     if name.rstrip("_") in _DIVISIONS and len(call.args) > 1 and isinstance(call.args[1], torch.Tensor):
         return isinstance(call.result, torch.Tensor) and not call.result.dtype.is_floating_point  # by zero
     return any(tracing.depends_on_data(leaf) for leaf in leaves((call.args, call.kwargs)) if _is_number(leaf))
+
+
+def _is_masked(call: Call) -> bool:
+    """True for indexing by masks, whose sizes are known."""
+    places = call.args[1] if len(call.args) > 1 and isinstance(call.args[1], (list, tuple)) else ()
+    return bool(places) and all(
+        place is None or isinstance(place, torch.Tensor) and place.dtype is torch.bool for place in places
+    )
 
 
 def _is_number(leaf: Any) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import Unsupported
+from ..graph.packed_call import PackedCall, Packing
+from ..guards.checks import Is
 from ..guards.source import AttrSource
 from ..marks import FunctionMarks, function_marks
 from ..torch_compat import peer
@@ -15,6 +17,7 @@ from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.class_ import ClassVariable
 from ..variables.function import UserFunctionVariable
+from ..variables.object import UserObjectVariable
 from ..variables.torch_function import TorchFunctionVariable
 from .policy import PEER_REGION
 
@@ -26,6 +29,8 @@ _MARKED = (UserFunctionVariable, BuiltinVariable, TorchFunctionVariable, ClassVa
 
 def call(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT | None:
     """What a call of a marked function gives; None for a function without a mark."""
+    if isinstance(fn, UserObjectVariable):
+        return _call_object(tx, fn, args, kwargs)
     if not isinstance(fn, _MARKED):
         return None
     target = fn.fn if isinstance(fn, UserFunctionVariable) else fn.as_python_object()
@@ -40,8 +45,43 @@ def call(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT | None:
     if marks.constant_result:
         return _constant_result(tx, target, args, kwargs)
     if marks.in_graph:
-        return tx.graph_call(target, args, kwargs)
+        return _as_node(tx, target, args, kwargs)
     return None
+
+
+def _call_object(tx: Any, fn: UserObjectVariable, args: list[VT], kwargs: dict[str, VT]) -> VT | None:
+    """A call of a marked object of a class with __call__: a node, as the object itself is the function."""
+    target = fn.value
+    if target is None or fn.source is None:
+        return None
+    marks = function_marks(target)
+    if not (peer.allows_in_graph(target) if marks is None else marks.in_graph):
+        return None
+    tx.guard(fn.source, Is(target))
+    return _as_node(tx, target, args, kwargs)
+
+
+def _as_node(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A call as it is, in the graph. Frozen dataclasses among the arguments are taken apart and put together there."""
+    given = [value.realize(tx) for value in (*args, *kwargs.values())]
+    packings = tuple(_packing(value) for value in given)
+    if not any(packings) and hasattr(fn, "__name__"):  # by which a graph writes it down
+        result: VT = tx.graph_call(fn, args, kwargs)
+        return result
+    parts = [
+        value if how is None else tx.new_list([value.get_attr(tx, name) for name in how.names])
+        for how, value in zip(packings, given)
+    ]
+    packed: VT = tx.graph_call(PackedCall(fn, packings, tuple(kwargs)), parts, {})
+    return packed
+
+
+def _packing(value: VT) -> Packing | None:
+    """How a frozen dataclass is put together; None for any other value. Being frozen, a copy is as good as it is."""
+    if not isinstance(value, UserObjectVariable) or value.payload is not None:
+        return None
+    frozen = getattr(getattr(value.cls, "__dataclass_params__", None), "frozen", False)
+    return Packing(value.cls, tuple(value.own_names())) if frozen and hasattr(value.cls, "__dict__") else None
 
 
 def region_body(tx: Any, fn: VT) -> VT | None:

@@ -73,6 +73,8 @@ TORCH_RULES = (
             "torch.utils._foreach_utils",
             "torch.amp.grad_scaler",
             "torch.distributed._functional_collectives",
+            "torch._dynamo.external_utils",  # what graphs of compiled autograd call
+            "torch._dynamo.polyfills",
         ),
     ),
     Rule(
@@ -113,6 +115,7 @@ INLINED_FUNCTIONS = frozenset(
         "torch.distributed.distributed_c10d.get_world_size",
         "torch.distributed.distributed_c10d.get_group_rank",
         "torch.distributed.distributed_c10d.is_initialized",
+        "core.graph.hook_region.hooked.<locals>.run",  # a hook that an earlier capture has traced
         "torch.jit.annotate",
         "torch.jit._script._unwrap_optional",
         "torch.distributed.fsdp._flat_param._same_storage_size",
@@ -219,9 +222,11 @@ def function_verdict(fn: types.FunctionType) -> Verdict:
     owner = fn.__globals__.get("__name__", module) or module
     if owner == "torch._compile" and hasattr(fn, "__wrapped__"):
         return function_verdict(fn.__wrapped__)  # a function of torch that torch.compile is kept out of
-    if owner == "torch" or owner.startswith("torch."):
-        return Verdict.INLINE if f"{owner}.{fn.__code__.co_qualname}" in INLINED_FUNCTIONS else _torch_verdict(owner)
     root = owner.partition(".")[0]
+    if root in ("torch", "core") and f"{owner}.{fn.__code__.co_qualname}" in INLINED_FUNCTIONS:
+        return Verdict.INLINE
+    if root == "torch":
+        return _torch_verdict(owner)
     if owner in INLINED_STDLIB or owner in DEPRECATIONS and "__deprecated__" in fn.__dict__:
         return Verdict.INLINE
     if root in SKIPPED_PACKAGES and not owner.startswith(POLYFILLS):

@@ -398,6 +398,7 @@ class CatchWarningsVariable(VariableTracker):
     def __init__(self, record: bool) -> None:
         super().__init__(None)
         self.record = record
+        self.entered = False
 
     def python_type(self) -> type:
         return warnings.catch_warnings
@@ -413,8 +414,17 @@ class CatchWarningsVariable(VariableTracker):
     def call_method(self, tx: Any, name: str, args: Any, kwargs: dict[str, VT]) -> VT:
         if name not in ("__enter__", "__exit__"):
             raise self.refuse(f"calling {name!r}")
+        self.entered = True
         tx.trace.catching_warnings += 1 if name == "__enter__" else -1
         return tx.new_list([]) if name == "__enter__" and self.record else tx.constant(None)
+
+    def reconstruct(self, emit: Any) -> None:
+        if self.entered:
+            raise self.refuse("giving the object back to Python")
+        emit.push_null()
+        emit.load_global_object(warnings.catch_warnings)
+        emit.load_const(self.record)
+        emit.call_keywords(("record",), 1)
 
 
 def _defer(fn: Any) -> Handler:

@@ -55,13 +55,16 @@ from ..variables.nn_module import ModuleVariable
 from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
 from ..variables.process_group import GroupOfNameVariable, finds_groups
-from ..variables.python_module import OpaqueVariable, PythonModuleVariable, ThreadLocalVariable
+from ..variables.python_module import OpaqueVariable, PythonModuleVariable
 from ..variables.scripted import ScriptedFunctionVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
+from ..variables.tensor_subclass import TensorAttributeVariable
+from ..variables.thread_local import ThreadLocalVariable
 from ..variables.torch_function import CustomOperatorVariable, TorchClassVariable, TorchFunctionVariable
 from ..variables.type_expression import from_value as type_expression
 from ..variables.type_expression import is_type_expression
+from ..variables.typed_tensor import TYPED
 from ..variables.untraced_tensor import is_own_parameter, reason_against, untraced
 from . import policy
 from .cached_function import CachedFunctionVariable
@@ -306,6 +309,7 @@ def _class(tx: Any, value: type, source: Any) -> VT:
         return array_class.ArrayClassVariable(value, source)
     if (
         issubclass(value, torch.Tensor)
+        or type(value) is TYPED
         or module == "torch"
         and value in (*TORCH_CONSTANTS, *TORCH_INFO[:2], torch.Size)
     ):
@@ -327,9 +331,12 @@ def _opaque(tx: Any, value: Any, source: Any) -> VT:
     return OpaqueVariable(value, f"an object of class {name} is not traced", "use it outside the function", source)
 
 
-def _thread_local(tx: Any, value: Any, source: Any) -> VT:
-    tx.guard(source, TypeIs(threading.local))
-    return ThreadLocalVariable(value, "a call of a threading.local is not traced", source=source)
+def _getset(tx: Any, value: Any, source: Any) -> VT:
+    """An attribute that C code computes: `torch.Tensor.shape`."""
+    if getattr(torch.Tensor, value.__name__, None) is not value:
+        return _opaque(tx, value, source)
+    tx.guard(source, Is(value))
+    return TensorAttributeVariable(value, source)
 
 
 def _property(tx: Any, value: Any, source: Any) -> VT:
@@ -348,12 +355,15 @@ def _object(tx: Any, value: Any, source: Any) -> VT:
     if type(cls).__name__ == "pybind11_type" and value in getattr(cls, "__members__", {}).values():
         tx.guard(source, Is(value))
         return ConstantVariable(value, source)
-    if type(cls).__name__ == "pybind11_type" or policy.is_stdlib(cls.__module__ or "") and not _has_python_methods(cls):
+    opaque = policy.is_stdlib(cls.__module__ or "") and not _has_python_methods(cls) and cls is not threading.local
+    if opaque or type(cls).__name__ == "pybind11_type":
         return _opaque(tx, value, source)
     if source is not None:
         tx.guard(source, TypeIs(cls))
     if isinstance(value, torch.nn.Module):
         return ModuleVariable(cls, value, source)
+    if isinstance(value, threading.local):
+        return ThreadLocalVariable(cls, value, source)
     return UserObjectVariable(cls, value, source, payload=_payload(tx, value, source))
 
 
@@ -428,11 +438,10 @@ BY_TYPE: dict[type, Any] = {
     classmethod: _property,
     staticmethod: _property,
     types.MemberDescriptorType: _opaque,
-    types.GetSetDescriptorType: _opaque,
+    types.GetSetDescriptorType: _getset,
     types.WrapperDescriptorType: _slot,
     types.MethodDescriptorType: _slot,
     types.MethodWrapperType: _opaque,
     types.GeneratorType: _generator,
     weakref.ref: weak_reference.from_value,
-    threading.local: _thread_local,
 }

@@ -27,6 +27,7 @@ from .base import BuiltinMethodVariable, ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .container import SequenceCursor, as_index
 from .immutable import ImmutableVariable
+from .literal import from_result, run
 from .python_module import OpaqueVariable
 from .range import SliceVariable
 
@@ -210,7 +211,12 @@ class ArrayFunctionVariable(VariableTracker):
                 return first if name == "asarray" else first.call_method(tx, "copy", [], {})
             if isinstance(first, ArrayVariable) and not first.scalar:
                 return first if name == "asarray" else first.call_method(tx, "copy", [], {})
+            if first.kind in ("list", "tuple") and first.unpack(tx):
+                if all(isinstance(item.realize(tx), ArrayVariable) for item in first.unpack(tx)):
+                    return call(tx, f"numpy.{name}()", "stack", args, kwargs)
         values = [arg.look_inside(tx) for arg in args]
+        if name in array_functions.OF_DTYPES and not kwargs and all(arg.is_constant() for arg in values):
+            return from_result(tx, run(tx, self.value, [arg.as_constant() for arg in values]))
         if values and not kwargs and all(arg.is_constant() and _of_numbers(arg.as_constant()) for arg in values):
             found = self._of_known(tx, f"numpy.{name}()", [arg.as_constant() for arg in values])
             if found is not None:
@@ -366,7 +372,7 @@ def _operand(tx: Tracer, what: str, arg: VT, trial: Trial) -> tuple[VT, Any]:
         return tx.constant(dtype), dtype
     if arg.kind == "constant" and type(value) in PLAIN:
         return arg, value
-    if trial.takes_numbers and isinstance(arg, ArrayNumberVariable) and type(value.item()) is int:  # a size
+    if trial.takes_numbers and isinstance(arg, ArrayNumberVariable) and type(value.item()) in PLAIN:
         return tx.constant(value.item()), value
     raise Unsupported(f"{what} of {arg.describe()} is not traced", remedy=REMEDY)
 
@@ -430,6 +436,20 @@ def _converted_to(tx: Tracer, fn: Callable[..., Any], kwargs: dict[str, VT]) -> 
         return None
     here = device is None or device.is_constant() and device.as_constant() in (None, "cpu", torch.device("cpu"))
     return dtype if here else None
+
+
+def of_numbers(tx: Tracer, fn: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
+    """torch.tensor or torch.LongTensor of a list of NumPy's numbers that only a run can tell; None for other calls."""
+    given = args[0].realize(tx) if len(args) == 1 and not kwargs else None
+    if given is None or given.kind not in ("list", "tuple"):
+        return None
+    numbers = [item.realize(tx) for item in given.unpack(tx)]
+    if not numbers or not all(isinstance(item, ArrayVariable) and item.scalar for item in numbers):
+        return None
+    kinds = {item.fake.dtype for item in numbers}  # type: ignore[attr-defined]
+    if fn is not torch.tensor and kinds != {fn.dtype} or len(kinds) > 1:
+        raise Unsupported(f"{fn.__name__}() of numbers of other types is not traced", remedy="make an array of them")
+    return tx.graph_call(torch.stack, [tx.new_list([item.tensor for item in numbers])], {})  # type: ignore[attr-defined]
 
 
 CONVERTERS = (torch.from_numpy, torch.as_tensor, torch.tensor, torch.asarray)

@@ -42,6 +42,8 @@ IN_PLACE = frozenset(
 OF_KNOWN_NUMBERS = frozenset(
     "lcm gcd sign cbrt sinc fmod ldexp nextafter spacing heaviside left_shift right_shift".split()
 )
+# Questions about dtypes, which NumPy itself answers.
+OF_DTYPES = frozenset("issubdtype can_cast promote_types result_type min_scalar_type isdtype".split())
 DIVISIONS = frozenset("floor_divide remainder mod __floordiv__ __mod__ __ifloordiv__ __imod__".split())
 OF_METADATA = frozenset(("ndim", "shape", "size"))
 # For integers torch has no answer where NumPy has one, for complex numbers another.
@@ -60,7 +62,8 @@ NO_COMPLEX = frozenset(
 def _by_identity() -> dict[int, str]:
     import numpy
 
-    return {id(operator.attrgetter(name)(numpy)): name for name in FUNCTIONS | OF_KNOWN_NUMBERS}
+    there = (name for name in FUNCTIONS | OF_KNOWN_NUMBERS | OF_DTYPES if name != "isdtype" or hasattr(numpy, name))
+    return {id(operator.attrgetter(name)(numpy)): name for name in there}
 
 
 def name_of(value: Any) -> str | None:

@@ -18,7 +18,9 @@ import torch
 from ..errors import Unsupported
 from ..graph.wrapper_tensors import is_wrapper_class
 from ..guards.checks import Is, Predicate
+from ..guards.source import InstanceAttrSource
 from ..torch_compat import training
+from . import typed_tensor
 from .base import OUTSIDE, ObservedException, VariableTracker, find_special, names_its_class
 from .container import Cursor, advance, as_index
 from .identity import IdentityVariable
@@ -358,6 +360,8 @@ def _is_of_type(tx: Tracer, obj: VT, own: type, cls: Any) -> bool:
         return bool(run(tx, issubclass, [own, cls]))
     if type(cls).__module__ == "torch.nn.parameter":
         return _is_parameter(tx, obj, own, cls)
+    if type(cls) is typed_tensor.TYPED:
+        return typed_tensor.has_instance(cls, obj)
     if type(cls).__module__ == "typing":
         return _is_protocol_instance(tx, own, cls)
     raise Unsupported(
@@ -616,7 +620,9 @@ def _identity(tx: Tracer, value: VT, /) -> VT:
     """The address of an object that lives outside the traced code and stays the same from call to call."""
     value = value.realize(tx)
     found = getattr(value, "real" if value.kind == "tensor" else "value", None)
-    lasting = value.kind in ("user_object", "module") or isinstance(found, torch.nn.Parameter)
+    held = isinstance(value.source, InstanceAttrSource)  # of an object, which gives it for as long as it lives
+    lasting = value.kind in ("user_object", "module") or held and value.kind == "tensor"
+    lasting = lasting or isinstance(found, torch.nn.Parameter)
     if not lasting or found is None or value.source is None:
         if value.source is None and value.mutable and value.kind not in ("opaque", "unguarded"):
             identity = getattr(value, "identity", None)

@@ -325,8 +325,8 @@ def _try(tx: Tracer, tracker: VT, name: str, other: VT) -> VT | None:
 def _declines(tracker: VT, name: str, other: VT) -> bool:
     """True when the C method of a literal answers NotImplemented to an operand that is no literal."""
     cls = tracker.python_type()
-    if other.kind == "constant" or cls.__flags__ & (1 << 9):
-        return False
+    if other.kind == "constant" or cls.__flags__ & (1 << 9) or cls.__module__.startswith("numpy"):
+        return False  # a dtype of NumPy's equals what names it, such as a class
     if issubclass(other.python_type(), (int, float, complex, str, bytes)):
         return False
     return not (name == "__mod__" and issubclass(cls, (str, bytes)))

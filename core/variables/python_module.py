@@ -126,17 +126,6 @@ class OpaqueVariable(VariableTracker):
         emit.load_global_object(self.value)
 
 
-class ThreadLocalVariable(OpaqueVariable):
-    """A threading.local: its attributes are read, and guarded, in the thread that calls."""
-
-    kind = "thread_local"
-
-    def get_attr(self, tx: Tracer, name: str) -> VT:
-        if self.source is None or not hasattr(self.value, name) or hasattr(type(self.value), name):
-            raise self.refuse(f"reading attribute {name!r}")
-        return tx.wrap(getattr(self.value, name), AttrSource(self.source, name))
-
-
 class UnguardedVariable(OpaqueVariable):
     """A container whose items no guard reaches: it may be handed on, what depends on its items breaks the graph."""
 

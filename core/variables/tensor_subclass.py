@@ -243,6 +243,38 @@ class GetterVariable(VariableTracker):
         emit.load_const(self.fn)
 
 
+class TensorAttributeVariable(VariableTracker):
+    """`torch.Tensor.NAME`, the descriptor of an attribute."""
+
+    kind = "tensor_attribute"
+
+    def __init__(self, value: Any, source: Any = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def as_python_object(self) -> Any:
+        return self.value
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def hash_key(self, tx: Tracer) -> Any:
+        return self.value
+
+    def get_attr(self, tx: Tracer, name: str) -> VT:
+        if name == "__get__":
+            return GetterVariable(self.value.__name__)
+        if name in ("__name__", "__qualname__", "__doc__"):
+            return tx.constant(getattr(self.value, name))
+        return super().get_attr(tx, name)
+
+    def reconstruct(self, emit: Emitter) -> None:
+        emit.load_global_object(self.value)
+
+
 def from_value(tx: Tracer, value: torch.Tensor, source: Any) -> VT | None:
     """The tracker of a real tensor of a subclass, None for those that are not taken apart."""
     if source is None or not is_traced(value) or not functions_on(None):

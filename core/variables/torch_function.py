@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -138,6 +138,9 @@ class TorchFunctionVariable(VariableTracker):
     def truth(self, tx: Tracer) -> bool:
         return True
 
+    def hash_key(self, tx: Tracer) -> Hashable:
+        return self.fn
+
     def describe(self) -> str:
         module = getattr(self.fn, "__module__", None) or "torch"
         return f"{module}.{getattr(self.fn, '__name__', type(self.fn).__name__)}"
@@ -160,6 +163,10 @@ class TorchFunctionVariable(VariableTracker):
             return tensor_subclass.dispatch(tx, self, args, kwargs)
         if fn in array.CONVERTERS and args and args[0].realize(tx).kind == "ndarray":
             return array.to_tensor(tx, fn, args, kwargs)
+        if fn is torch.tensor or self.kind == "class":
+            made = array.of_numbers(tx, fn, args, kwargs)
+            if made is not None:
+                return made
         if not isinstance(fn, types.MethodType) and fn in BREAKS:
             reason, remedy = BREAKS[fn]
             raise Unsupported(reason, remedy=remedy)

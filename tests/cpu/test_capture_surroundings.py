@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import sys
 import threading
 import warnings
 
@@ -150,3 +151,149 @@ def test_grad_mode_left_off_is_off_after_each_call():
             assert torch.is_grad_enabled() is False
     finally:
         torch.set_grad_enabled(True)
+
+
+def test_attributes_that_are_set_on_a_thread_local_are_those_of_the_calling_thread():
+    local = threading.local()
+    local.count = 1
+
+    def fn(x):
+        local.last = x
+        local.count += 1
+        return x + local.count
+
+    call = compiled(fn)
+    x = torch.ones(2)
+    assert call(x).tolist() == [3.0, 3.0]
+    assert local.last is x and local.count == 2
+    with pytest.raises(AttributeError):
+        thread = []
+
+        def other():
+            try:
+                call(x)
+            except AttributeError as error:
+                thread.append(error)
+
+        running = threading.Thread(target=other)
+        running.start()
+        running.join()
+        raise thread[0]
+    assert call(x).tolist() == [4.0, 4.0]
+
+
+def test_a_class_that_extends_thread_local_keeps_what_is_set():
+    class Counter(threading.local):
+        def __init__(self):
+            self.count = 2
+
+        def step(self):
+            self.count += 1
+            return self.count
+
+    counter = Counter()
+
+    def fn(x):
+        return x * counter.step() + hasattr(counter, "other")
+
+    call = compiled(fn)
+    assert call(X + 1).tolist() == [3.0, 3.0]
+    assert counter.count == 3
+    counter.other = None
+    assert call(X + 1).tolist() == [5.0, 5.0]
+    del counter.other
+    assert call(X + 1).tolist() == [5.0, 5.0]
+
+
+def test_an_attribute_of_a_thread_local_can_be_deleted():
+    local = threading.local()
+    local.once = 3
+
+    def fn(x):
+        found = local.once
+        del local.once
+        return x + found + hasattr(local, "once")
+
+    assert compiled(fn)(X).tolist() == [3.0, 3.0]
+    assert not hasattr(local, "once")
+
+
+def test_a_block_for_warnings_that_was_not_entered_is_returned():
+    call = compiled(lambda x: (x + 1, warnings.catch_warnings(record=True)))
+    first, second = call(X)[1], call(X)[1]
+    assert type(first) is warnings.catch_warnings and first is not second
+    with first as caught:
+        warnings.warn("seen", stacklevel=1)
+    assert len(caught) == 1
+
+
+def test_a_module_of_the_standard_library_is_imported_on_the_way():
+    def fn(x):
+        import this_is_not_a_module_of_anybody  # noqa: F401
+
+        return x
+
+    def other(x):
+        from xml.dom import pulldom
+
+        return x + len(pulldom.CHARACTERS)
+
+    sys.modules.pop("xml.dom.pulldom", None)
+    assert compiled(other)(X).tolist() == [10.0, 10.0]
+    with pytest.raises(core.Unsupported):
+        compiled(fn)(X)
+
+
+def test_functions_of_torch_are_keys():
+    table = {torch.stack: 1, torch.ops.aten.sum: 2, torch.nn.functional.relu: 4, torch.Tensor.add: 8}
+
+    def fn(x, function):
+        return x + table[function] + (function in {torch.stack}) + (torch.sum in table)
+
+    call = compiled(fn)
+    for function in table:
+        assert call(X, function).tolist() == fn(X, function).tolist()
+
+
+def test_the_descriptor_of_a_tensors_attribute_is_read_by_hand():
+    def fn(descriptor, x):
+        return descriptor.__get__(x), torch.Tensor.ndim.__get__(x), x + 1
+
+    call = compiled(fn)
+    assert call(torch.Tensor.shape, torch.ones(2, 3))[:2] == (torch.Size((2, 3)), 2)
+    assert call(torch.Tensor.dtype, torch.ones(2, 3))[:2] == (torch.float32, 2)
+
+
+def test_the_address_of_a_tensor_that_a_module_holds_is_known():
+    class Chooses(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = torch.ones(2), torch.full((2,), 2.0)
+
+        def forward(self, x, wanted):
+            return x + self.one if wanted == id(self.one) else x + self.two
+
+    module = Chooses()
+    call = compiled(module)
+    assert call(X, id(module.one)).tolist() == [1.0, 1.0]
+    assert call(X, id(module.two)).tolist() == [2.0, 2.0]
+    module.one = torch.full((2,), 5.0)
+    assert call(X, id(module.one)).tolist() == [5.0, 5.0]
+
+
+def test_a_submodule_that_is_not_loaded_yet_is_left_to_python(tmp_path, monkeypatch):
+    package = tmp_path / "package_of_this_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "part.py").write_text("VALUE = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import package_of_this_test  # noqa: F401
+
+    def fn(x):
+        y = x + 1
+        from package_of_this_test import part
+
+        return y * part.VALUE
+
+    call = core.compile(fn, backend="eager")
+    assert call(X).tolist() == call(X).tolist() == [3.0, 3.0]

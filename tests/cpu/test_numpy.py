@@ -494,3 +494,46 @@ def test_a_tensor_of_another_dtype_is_a_copy_of_the_array(dtype):
 def test_a_tensor_that_wants_gradients_is_made_of_an_array_by_python():
     stats = agrees(lambda array: torch.tensor(array, requires_grad=True).detach(), np.ones(3))
     assert stats["breaks"] == 1
+
+
+def test_an_array_is_made_of_numbers_and_of_arrays():
+    def fn(x, y):
+        return np.array([x, y]) * 2
+
+    call = core.compile(fn, backend="eager", fullgraph=True)
+    for given in (
+        (np.float64(1), np.float64(2.5)),
+        (np.arange(2), np.arange(2) + 2),
+        (np.ones((2, 3)), np.ones((2, 3))),
+    ):
+        found, expected = call(*given), fn(*given)
+        assert found.dtype == expected.dtype and np.array_equal(found, expected)
+
+
+def test_questions_about_dtypes_are_answered():
+    def fn(x, n, array):
+        whole = np.issubdtype(type(n), np.integer) + 2 * np.issubdtype(array.dtype, np.floating)
+        return x + whole + (np.promote_types(array.dtype, np.float64) == np.float64)
+
+    call = core.compile(fn, backend="eager", fullgraph=True)
+    x = torch.zeros(2)
+    for given in ((3, np.ones(2)), (3.5, np.ones(2, np.float32)), (3, np.ones(2, np.int64))):
+        assert torch.equal(call(x, *given), fn(x, *given))
+
+
+def test_a_tensor_is_made_of_numbers_out_of_an_array():
+    def fn(array):
+        return torch.LongTensor([array[0], array[2]]), torch.tensor([array[1], array[1]])
+
+    call = core.compile(fn, backend="eager", fullgraph=True)
+    given = np.array([3, 4, 5], dtype=np.int64)
+    assert all(map(torch.equal, call(given), fn(given)))
+
+
+def test_a_dtype_equals_the_class_and_the_name_of_it():
+    def fn(x, array):
+        return x + 1, [array.dtype == other for other in (np.float64, "float64", float, np.float32, np.dtype(float), 3)]
+
+    call = core.compile(fn, backend="eager", fullgraph=True)
+    for given in (np.ones(2), np.ones(2, np.float32), np.ones(2, np.int64)):
+        assert call(torch.ones(2), given)[1] == fn(torch.ones(2), given)[1]

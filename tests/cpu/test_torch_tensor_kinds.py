@@ -156,3 +156,12 @@ def test_subclasses_are_tensors_and_take_over_functions():
         return known, torch.overrides.has_torch_function((duck,)), torch.overrides.has_torch_function((duck.tensor,))
 
     agrees(lambda: (fn, (torch.randn(3).as_subclass(Plain),)), graphs=None, breaks=None)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_classes_that_name_a_dtype_make_tensors_and_have_instances(backend):
+    def fn(x):
+        made = torch.FloatTensor([1.5, 2.5]) + x, torch.LongTensor([1, 2]) * 2, torch.FloatTensor(x) * 2
+        return *made, isinstance(x, torch.FloatTensor), isinstance(x, torch.LongTensor), torch.LongTensor(3).shape
+
+    agrees(lambda: (fn, (torch.ones(2),)), backend)

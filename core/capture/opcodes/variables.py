@@ -12,6 +12,7 @@ from ...guards.checks import Is, MissingGlobal
 from ...guards.source import BuiltinSource, DictItemSource, GlobalSource, ModuleSource
 from ...variables.base import VariableTracker
 from ...variables.cell import CellVariable
+from .. import policy
 from .host import NULL, Host
 
 
@@ -264,11 +265,11 @@ class VariableOpcodes(Host):
         package = self.globals_dict.get("__package__") or self.globals_dict.get("__name__", "")
         if level:
             name = importlib.util.resolve_name("." * level + name, package)
-        if name not in sys.modules:
-            raise Unsupported(
-                f"importing {name}, which is not loaded yet, runs its code",
-                remedy="import it at the top of the module",
-            )
+        _require_loaded(name)
+        package_path = getattr(sys.modules[name], "__path__", None)
+        for part in fromlist or () if package_path is not None else ():
+            if not hasattr(sys.modules[name], part) and importlib.util.find_spec(f"{name}.{part}") is not None:
+                _require_loaded(f"{name}.{part}")
         top = name if fromlist else name.partition(".")[0]
         self.push(self.wrap(sys.modules[top], ModuleSource(top)))
 
@@ -281,3 +282,21 @@ class VariableOpcodes(Host):
             if submodule not in sys.modules:
                 raise
             self.push(self.wrap(sys.modules[submodule], ModuleSource(submodule)))
+
+
+def _require_loaded(name: str) -> None:
+    """Import a module of torch or the standard library, which does nothing that the program could tell from eager.
+
+    Raises Unsupported for any other that is not loaded yet, and for what can't be imported: Python raises that.
+    """
+    if name in sys.modules:
+        return
+    try:
+        if policy.is_trusted(name):
+            importlib.import_module(name)
+            return
+    except ImportError:
+        pass
+    raise Unsupported(
+        f"importing {name}, which is not loaded yet, runs its code", remedy="import it at the top of the module"
+    )

@@ -1,5 +1,7 @@
 """reports/<suite>/<backend>/<version>-<profile>-<device>.json: read, verified, and reduced to what pages show.
 
+A run with another minor of torch is a report of its own, beside it with that minor: `...-<device>-torch2.11.json`.
+
 A report whose digest, place or counts don't verify stops the generator: nothing of it is published.
 """
 
@@ -209,7 +211,7 @@ def _verify(place: str, data: dict[str, Any]) -> None:
         raise _refused(place, "its digest does not fit its contents")
     report = Report(place, data)
     wanted = f"{data['suite']}/{folder_of(report.name)}/{report.version}-{report.claim}-{report.device}"
-    if place != wanted:
+    if place not in (wanted, f"{wanted}-torch{minor(report.environment_of('torch'))}"):
         raise _refused(place, f"its contents belong at {wanted}")
     date.fromisoformat(report.day)
     if data.get("precision") == "partial":

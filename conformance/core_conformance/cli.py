@@ -70,14 +70,14 @@ def _run(parsed: argparse.Namespace) -> int:
     )
     journal = out.with_name(out.name + ".partial") if out is not None else None
     made = run(request, journal=journal, resume=parsed.resume, told=_silent if parsed.json else _tell)
+    if not made["tests"]:
+        raise _misused(f"no test of profile {profile.name} fits --only {parsed.only!r}")
     if out is not None:
         report.write(made, out)
     if parsed.json:
         print(json.dumps(made, indent=1, sort_keys=True))
     else:
         print(_conclusion(made, out))
-    if not made["tests"]:
-        raise _misused("no test of the suite fits")
     return OK if made["summary"]["passes"] else FOUND
 
 
@@ -222,6 +222,14 @@ def _badge(parsed: argparse.Namespace) -> int:
     return OK
 
 
+def _place(reports: Path, made: dict[str, Any]) -> Path:
+    """The report's place; the one beside where that of another minor of torch is."""
+    place = reports / report.place(made)
+    if place.exists() and report.torch_minor(_load(str(place))) != report.torch_minor(made):
+        return reports / report.place(made, apart=True)
+    return place
+
+
 def _submit(parsed: argparse.Namespace) -> int:
     """A report goes to its place in a checked-out catalog where `verify` finds nothing; the rest is a change there."""
     made = _load(parsed.report)
@@ -229,7 +237,7 @@ def _submit(parsed: argparse.Namespace) -> int:
     reports = Path(parsed.catalog) / "reports"
     if not reports.is_dir():
         raise _misused(f"{parsed.catalog} is no catalog: it has no folder reports")
-    place = None if problems else reports / report.place(made)
+    place = None if problems else _place(reports, made)
     if place is not None and place.exists() and not parsed.replace:
         raise _misused(f"{place} is there already; --replace puts the new one in its place")
     if place is not None:

@@ -121,13 +121,22 @@ def write(report: Mapping[str, Any], path: Path) -> None:
     path.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def place(report: Mapping[str, Any]) -> Path:
-    """Where the catalog keeps a report, below its folder of reports."""
+def place(report: Mapping[str, Any], *, apart: bool = False) -> Path:
+    """Where the catalog keeps a report, below its folder of reports.
+
+    apart: the place beside, of a report that another minor of torch has one besides.
+    """
     backend, label = report["backend"], report.get("precision")
     claim = f"{report['profile']}@{label}" if label else str(report["profile"])
     device = str(report["device"]).partition(":")[0]
     folder = str(backend["name"]).replace(":", "-")
-    return Path(str(report["suite"])) / folder / f"{backend['version']}-{claim}-{device}.json"
+    beside = f"-torch{torch_minor(report)}" if apart else ""
+    return Path(str(report["suite"])) / folder / f"{backend['version']}-{claim}-{device}{beside}.json"
+
+
+def torch_minor(report: Mapping[str, Any]) -> str:
+    """`2.13` of a run with torch 2.13.0+cpu: what a certificate belongs to."""
+    return ".".join(str(report["environment"]["torch"]).partition("+")[0].split(".")[:2])
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -78,6 +78,20 @@ def test_a_valid_report_goes_to_its_place_in_a_catalog_and_another_does_not(made
     assert placed.read_text() == before and "not valid" in capsys.readouterr().out
 
 
+def test_a_run_with_another_minor_of_torch_goes_beside(made, tmp_path):
+    catalog = tmp_path / "catalog"
+    (catalog / "reports").mkdir(parents=True)
+    command = ["conformance", "submit", str(made), "--catalog", str(catalog)]
+    assert main(command) == 0
+    other = report.read(made)
+    other["environment"]["torch"] = "2.99.1+cpu"
+    other["digest"] = report.digest(other)
+    report.write(other, made)
+    assert main(command) == 0 and main(command) == 2
+    folder = catalog / "reports" / "2026.12" / "eager"
+    assert sorted(path.name for path in folder.iterdir()) == ["1-dynamic-cpu-torch2.99.json", "1-dynamic-cpu.json"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -85,6 +99,7 @@ def test_a_valid_report_goes_to_its_place_in_a_catalog_and_another_does_not(made
         ["run", "--backend", "eager", "--profile", "gpu"],
         ["run", "--backend", "eager", "--profile", "smoke", "--label", "int8"],
         ["run", "--backend", "eager", "--profile", "smoke", "--option", "no-value"],
+        ["run", "--backend", "eager", "--profile", "smoke", "--only", "no::such::test"],
         ["verify", "no-such-file"],
         ["run", "--backend", "eager"],
     ],

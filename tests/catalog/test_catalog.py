@@ -115,6 +115,18 @@ def test_a_report_in_another_place_is_refused(tmp_path):
         content_of(tmp_path)
 
 
+def test_a_run_with_another_minor_of_torch_stands_beside(tmp_path):
+    put(tmp_path, made())
+    other = put(tmp_path / "other", made(environment={"core": "0.1.0", "torch": "2.11.0", "python": "3.12.3"}))
+    beside = tmp_path / "2026.12" / "inductor" / "0.1.0-inference-core-cpu-torch2.11.json"
+    other.rename(beside)
+    content = content_of(tmp_path)
+    assert sorted(report.certificate().torch for report in content.reports) == ["2.11", "2.13"]
+    beside.rename(beside.with_name("0.1.0-inference-core-cpu-torch2.12.json"))
+    with pytest.raises(CatalogError, match="belong at"):
+        content_of(tmp_path)
+
+
 def test_a_report_that_lacks_tests_that_another_one_has_is_refused(tmp_path):
     put(tmp_path, made())
     short = {id: test for id, test in made()["tests"].items() if id != NAN}

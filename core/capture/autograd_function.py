@@ -132,6 +132,8 @@ class Application:
         self.inputs = [arg for arg in args if isinstance(arg, TensorVariable)]
         needs = tuple(isinstance(arg, TensorVariable) and arg.fake.requires_grad for arg in args)
         ctx = FunctionContextVariable(needs)
+        if not (torch.is_grad_enabled() and any(needs)) and not tx.builder.in_transform():
+            return self._without_history(ctx, args)
         with tx.builder.region(f"{self.name}_forward", grad=False, writes=True) as forward:
             result = trace_body(tx, f"{self.name}.forward", lambda: self.subject.forward(ctx, args))
             results = self._results(result)
@@ -169,6 +171,26 @@ class Application:
             line=tx.line,
         )
         return self._rebuilt(result, results, [tx.graph_result(value) for value in made])
+
+    def _without_history(self, ctx: FunctionContextVariable, args: list[VT]) -> VT:
+        """What the application returns where autograd keeps nothing of it: the forward is a function that is called.
+
+        An argument that is returned as it came is returned as a view of it.
+        """
+        tx = self.tx
+        before = tx.builder.set_grad_enabled(False, line=tx.line)
+        try:
+            result = self.subject.forward(ctx, args).realize(tx)
+            results = self._results(result)
+            given = [item for item in self.inputs if not any(item is dirty for dirty in ctx.dirty)]
+            made = [
+                tx.graph_method("view_as", [item, item], {}) if any(item is arg for arg in given) else item
+                for item in results
+                if isinstance(item, TensorVariable)
+            ]
+        finally:
+            tx.builder.set_grad_enabled(before, line=tx.line)
+        return self._rebuilt(result, results, made)
 
     def _results(self, result: VT) -> list[VT]:
         """What forward returned, one element an output of the Function."""

@@ -461,6 +461,10 @@ class GraphBuilder:
         """True while calls go to a graph inside the graph."""
         return self._region is not None
 
+    def in_transform(self) -> bool:
+        """True inside a region that runs under a transform of torch.func."""
+        return self._region is not None and self._region.inside_transform()
+
     # -- regions -----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -484,6 +488,9 @@ class GraphBuilder:
             yield region
             self._restore_state(write=True)
             self._check_region_writes(region, mark, writes)
+        except Unsupported as refusal:
+            refusal.met_again = False  # without a graph its code runs elsewhere, and as Python would run it
+            raise
         finally:
             self._restore_state(write=False)
             self._region, self._undo = before, undo_before

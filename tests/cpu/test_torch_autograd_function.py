@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from observed import BACKENDS, agrees
@@ -407,3 +409,74 @@ def test_double_backward_through_a_traced_function():
 def test_autograd_shows_the_users_name():
     compiled = core.compile(lambda x: Scaled.apply(x, 3), backend="eager")
     assert compiled(leaf(2)).grad_fn.name() == "ScaledBackward"
+
+
+class Keeping(torch.autograd.Function):
+    """Leaves what it made in a list that it is handed."""
+
+    @staticmethod
+    def forward(ctx, x, kept):
+        y = x * 2
+        kept.append(y)
+        ctx.save_for_backward(y)
+        ctx.kept = kept
+        return y + 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0], None
+
+
+def test_a_function_that_keeps_nothing_for_a_backward_is_a_call_like_any_other():
+    def fn(x):
+        kept = []
+        y = Keeping.apply(x, kept)
+        return y, kept[0], torch.is_grad_enabled()
+
+    for x in (torch.randn(3), leaf(3)):
+        with torch.no_grad() if x.requires_grad else contextlib.nullcontext():
+            core.reset()
+            got, want = core.compile(fn, backend="aot_eager", fullgraph=True)(x), fn(x)
+        assert torch.equal(got[0], want[0]) and torch.equal(got[1], want[1]) and got[2] is want[2]
+        assert not got[0].requires_grad and core.stats()["graphs"] == 1
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, in_place):
+        if in_place:
+            ctx.mark_dirty(x)
+            x.mul_(2)
+        return x, torch.is_grad_enabled(), ctx.needs_input_grad
+
+    @staticmethod
+    def backward(ctx, gradient, *rest):
+        return gradient, None
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_an_argument_that_a_function_returns_is_a_view_of_it_or_itself_when_written_to(in_place):
+    def fn(x):
+        y, enabled, needs = Same.apply(x, in_place)
+        return y, y is x, enabled, needs, torch.is_grad_enabled()
+
+    x, other = torch.ones(3), torch.ones(3)
+    got, want = core.compile(fn, backend="eager", fullgraph=True)(x), fn(other)
+    assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+    assert got[0]._is_view() is want[0]._is_view() and got[0].data_ptr() == x.data_ptr()
+
+
+def test_an_error_in_a_forward_without_history_leaves_the_grad_mode_as_it_was():
+    class Refusing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            raise ValueError("no")
+
+    def fn(x):
+        try:
+            return Refusing.apply(x)
+        except ValueError:
+            return x + 1, torch.is_grad_enabled()
+
+    got = core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2))
+    assert torch.equal(got[0], torch.ones(2) + 1) and got[1] and core.stats()["breaks"] == 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import tomllib
 from collections import Counter
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 import torch
@@ -59,6 +61,13 @@ def test_the_names_are_published_to_the_peer():
     points = {point.name: point.value for point in metadata.entry_points(group="torch_dynamo_backends")}
     names = {"core": "core", "core_eager": "eager", "core_aot_eager": "aot_eager", "core_inductor": "inductor"}
     assert {name: points.get(name) for name in names} == {n: f"core.bridge:{v}" for n, v in names.items()}
+
+
+def test_every_plugin_publishes_its_backends_to_the_peer():
+    for path in (Path(__file__).resolve().parents[2] / "plugins").glob("*/pyproject.toml"):
+        points = tomllib.loads(path.read_text())["project"].get("entry-points", {})
+        wanted = {f"core_{name}": f"core.bridge:{name}" for name in points.get("core.backends", {})}
+        assert points.get("torch_dynamo_backends", {}) == wanted, path.parent.name
 
 
 @pytest.mark.parametrize("name", ["core", "core_inductor", "core_aot_eager", "core_eager"])

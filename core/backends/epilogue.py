@@ -51,6 +51,8 @@ def write_epilogue(
         code.line("try:")
         code.depth += 1
         _write_backs(code, epilogue, grad_enabled, requires_grad)
+    for index in epilogue.counted:
+        code.line(f"{code.bind(torch.autograd.graph.increment_version, 'increment_version')}(i{index})")
     made: dict[int, str] = {}
     cuts: set[int] = set()
     results: list[str] = []

@@ -64,7 +64,7 @@ class OutputPlan:
         self._sharers = Counter(functionalizer.alias_of(fake).store for fake in tensors.values())
         write_backs = [self._write_back(index) for index in sorted(functionalizer.written)]
         kinds = [self._output(fake) for fake in outputs]
-        self.epilogue = Epilogue(tuple(self.slot_infos), tuple(kinds), tuple(write_backs))
+        self.epilogue = Epilogue(tuple(self.slot_infos), tuple(kinds), tuple(write_backs), self._counted())
 
     def _write_back(self, index: int) -> WriteBack:
         facts = self._pass.record.facts[index]
@@ -78,6 +78,19 @@ class OutputPlan:
         else:
             mode = "no_grad" if counted(self._pass.record, self._pass.owned, index) else "data"
         return WriteBack(index, self._tensor_slot(alias.store.root, moved), mode)
+
+    def _counted(self) -> tuple[int, ...]:
+        """Inputs to which no write is left, though it was counted; of those that share memory, one."""
+        facts = self._pass.record.facts
+        seen = {facts[index].storage._cdata for index in self._pass.written}  # type: ignore[union-attr]
+        found = []
+        for index, item in enumerate(facts):
+            if item is None or item.version is None or item.fake._version == item.version:
+                continue
+            if item.storage._cdata not in seen:
+                seen.add(item.storage._cdata)
+                found.append(index)
+        return tuple(found)
 
     def _output(self, fake: Any) -> Output:
         if not isinstance(fake, torch.Tensor):

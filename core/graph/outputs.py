@@ -133,16 +133,21 @@ class SlotInfo:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """slots: one entry a graph result; outputs: one entry an output of the program; write_backs: in order of inputs."""
+    """slots: one entry a graph result; outputs: one entry an output of the program; write_backs: in order of inputs.
+
+    counted: inputs that keep their values, though autograd counts a write (`squeeze_` where there is nothing to squeeze).
+    """
 
     slots: tuple[SlotInfo, ...]
     outputs: tuple[Output, ...]
     write_backs: tuple[WriteBack, ...] = ()
+    counted: tuple[int, ...] = ()
 
     @property
     def trivial(self) -> bool:
         """True when the program's outputs are the graph's slots, one by one, and nothing is written back."""
-        return not self.write_backs and self.outputs == tuple(Slot(index) for index in range(len(self.slots)))
+        changed = self.write_backs or self.counted
+        return not changed and self.outputs == tuple(Slot(index) for index in range(len(self.slots)))
 
 
 def as_strided_within(base: Any, size: Any, stride: Any, offset: Any) -> Any:

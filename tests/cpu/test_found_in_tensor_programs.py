@@ -340,3 +340,20 @@ def test_views_of_one_detached_tensor_have_one_base(backend, trained):
             assert view.requires_grad
         assert not again.requires_grad and again.data_ptr() == of_input.data_ptr()
     assert core.stats()["graphs"] == 1
+
+
+def squeezes_nothing(x, y):
+    x.squeeze_()
+    y.t_()
+    return x * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_change_of_shape_that_changes_nothing_is_counted(backend):
+    core.reset()
+    compiled = core.compile(squeezes_nothing, backend=backend, fullgraph=True)
+    for subject in (squeezes_nothing, compiled):
+        x, y = torch.randn(3, 4), torch.randn(3)
+        assert torch.equal(subject(x, y), x * 2)
+        assert (x._version, y._version) == (1, 1)
+    assert core.stats()["graphs"] == 1

@@ -399,10 +399,11 @@ def compare(
     compiler: Callable[..., Any] | None = None,
     dynamic: bool | None = None,
     loose: bool = False,
+    **options: Any,
 ) -> Outcome:
     """Run the program `calls` times in both worlds, up to the first difference.
 
-    compiler: what makes the compiled function of the program; core.compile unless given. dynamic: as its option.
+    compiler: what makes the compiled function of the program; core.compile unless given. dynamic, options: as its own.
     loose: what compilers leave open is not compared: see Describer, _without_nodes and _is_used_up.
     """
     core.reset()
@@ -411,7 +412,7 @@ def compare(
     half = loose and re.search(r"bfloat16|float16|\.half\(", text) is not None
     exact = backend == "eager"
     theirs, ours = (World(text, name, loose, exact) for name in ("eager_program", "compiled_program"))
-    compiled = (compiler or core.compile)(ours.space["program"], backend=backend, dynamic=dynamic)
+    compiled = (compiler or core.compile)(ours.space["program"], backend=backend, dynamic=dynamic, **options)
     reasons: list[str] = []
     with warnings.catch_warnings(), time_limit(TIMEOUT_S), collected_between_calls():
         warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """Runs random programs in shards that can be stopped and taken up again.
 
     python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--grammar tensors|autograd] [--dynamic]
-        [--state DIR] [--fresh]
+        [--compile '{"fallback": ["aot_eager"], "options": {"training": true}}'] [--state DIR] [--fresh]
 
 There are three grammars: "python", programs that use the language, "tensors", straight lines of operations, and
 "autograd", straight lines whose callers take gradients in many ways; of the latter two compilers are not asked what they
@@ -95,12 +95,13 @@ def run_seed(
     *,
     grammar: str = "python",
     dynamic: bool | None = None,
+    **options: Any,
 ) -> str | None:
     """Compare the program of one seed and count it; the difference and its script where there is one."""
     program = GRAMMARS[grammar](seed)
     try:
         outcome, refused = _compared(
-            program.text, backend, compiler=compiler, dynamic=dynamic, loose=grammar != "python"
+            program.text, backend, compiler=compiler, dynamic=dynamic, loose=grammar != "python", **options
         )
     except Hangs as error:
         totals.differing.setdefault("hangs", []).append(seed)
@@ -140,11 +141,17 @@ def _count(totals: Totals, outcome: Outcome, breaking: int) -> None:
 
 
 def script(
-    seed: int, backend: str, seconds: float = 40, *, grammar: str = "python", dynamic: bool | None = None
+    seed: int,
+    backend: str,
+    seconds: float = 40,
+    *,
+    grammar: str = "python",
+    dynamic: bool | None = None,
+    **options: Any,
 ) -> str:
     """The minimised program of a seed that differs, as a script to run at the root of the repository."""
     text = GRAMMARS[grammar](seed).text
-    how = {"dynamic": dynamic, "loose": grammar != "python"}
+    how = {"dynamic": dynamic, "loose": grammar != "python", **options}
     first = _compared(text, backend, **how)[0].difference
     if first is None:
         return text
@@ -173,6 +180,7 @@ def run_shard(
     seconds: float | None = None,
     grammar: str = "python",
     dynamic: bool | None = None,
+    **options: Any,
 ) -> Totals:
     """Go through the seeds of a shard from where its state file stands."""
     totals = Totals(next=seeds.start)
@@ -189,7 +197,7 @@ def run_shard(
             break
         totals.running = seed
         state.write_text(json.dumps(asdict(totals)))
-        found = run_seed(seed, totals, backend, grammar=grammar, dynamic=dynamic)
+        found = run_seed(seed, totals, backend, grammar=grammar, dynamic=dynamic, **options)
         if found is not None:
             report(found)
         totals.next, totals.running = seed + seeds.step, None
@@ -212,6 +220,7 @@ def main() -> int:
     parser.add_argument("--backend", default=os.environ.get("CORE_FUZZ_BACKEND", "eager"))
     parser.add_argument("--grammar", choices=list(GRAMMARS), default="python")
     parser.add_argument("--dynamic", action="store_true", default=None, help="sizes and numbers get symbols at once")
+    parser.add_argument("--compile", type=json.loads, default={}, help="further arguments of core.compile, as JSON")
     parser.add_argument("--state", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--seconds", type=float, help="stop after so long; the next run goes on")
     parser.add_argument("--fresh", action="store_true", help="start again")
@@ -224,7 +233,7 @@ def main() -> int:
     if options.fresh:
         state.unlink(missing_ok=True)
     seeds = range(options.first + options.shard, last, options.shards)
-    how = {"grammar": options.grammar, "dynamic": options.dynamic}
+    how = {"grammar": options.grammar, "dynamic": options.dynamic, **options.compile}
     totals = run_shard(state, seeds, options.backend, seconds=options.seconds, report=_told, **how)
     print(json.dumps(totals.counts), {name: round(share, 3) for name, share in totals.shares().items()})
     for kind, found in totals.differing.items():

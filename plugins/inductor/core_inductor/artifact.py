@@ -34,7 +34,7 @@ def compile_artifact(graph: Any, ctx: CompileContext) -> Artifact:
         _require_runtime()
         from .compile import compile_fx
 
-        program = compile_fx(graph, ctx)
+        program = compile_fx(graph)
         kernels = _load(program, ctx)
     except (CompilerMissing, RuntimeMissing) as missing:
         return _without_kernels(graph, ctx, missing)

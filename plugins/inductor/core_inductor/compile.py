@@ -6,9 +6,6 @@ Enters: an fx.GraphModule of ATen overloads with fake values, placeholders first
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import fx
 
 from .lower import GraphLowering
@@ -16,17 +13,11 @@ from .sched.schedule import schedule
 from .wrapper import CompiledProgram, WrapperPrinter
 
 
-def compile_fx(module: fx.GraphModule, ctx: Any = None) -> CompiledProgram:
-    """lower -> schedule -> print.
-
-    ctx: a CompileContext or None; its options may hold "strict" (round 16-bit intermediates after every operation, as
-    eager does; False).
-    """
-    options: Mapping[str, Any] = getattr(ctx, "options", None) or {}
-    strict = bool(options.get("strict", False))
-    lowering = GraphLowering(module, strict=strict)
+def compile_fx(module: fx.GraphModule) -> CompiledProgram:
+    """lower -> schedule -> print."""
+    lowering = GraphLowering(module)
     graph = lowering.run()
-    plan = schedule(graph, strict=strict)
+    plan = schedule(graph)
     program = WrapperPrinter(plan).print()
     program.fallbacks = lowering.externs
     return program

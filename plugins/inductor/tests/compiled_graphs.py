@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -41,13 +40,11 @@ def trace(f: Callable[..., Any], *args: Any, dynamic: bool = False, functional: 
     return module
 
 
-def compiled(
-    f: Callable[..., Any], *args: Any, dynamic: bool = False, functional: bool = True, **options: Any
-) -> Compiled:
+def compiled(f: Callable[..., Any], *args: Any, dynamic: bool = False, functional: bool = True) -> Compiled:
     """Trace, compile and load a function for example arguments."""
     with torch.no_grad():
         module = trace(f, *args, dynamic=dynamic, functional=functional)
-    program = compile_fx(module, SimpleNamespace(options=options))
+    program = compile_fx(module)
     kernels = make_kernels(build_library(program.cpp_source), program.kernels) if program.kernels else []
     return Compiled(program, bind(program, kernels, "test"))
 

@@ -110,8 +110,8 @@ def test_bad_generated_code_raises_compile_failed_with_the_log(monkeypatch):
 
     compile_fx = pipeline.compile_fx
 
-    def broken(graph, ctx):
-        program = compile_fx(graph, ctx)
+    def broken(graph):
+        program = compile_fx(graph)
         program.cpp_source += "this is no C++"
         return program
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ..ir import expr
+from ..ir.dtypes import FLOATING
 from ..ir.expr import Indirect
 from ..ir.nodes import Node
 from ..sched.kernel import Kernel, Value
-from .ops import C_TYPES, SERIAL, Expressions
+from .ops import C_TYPES, SERIAL, Expressions, literal
 from .text import Source
 
 
@@ -52,8 +53,19 @@ class Body:
             return f"{self.index(e, names)} < {self.index(bound, names)}"
         if value.name == "scalar":
             return self.float_names[value.attr]
+        if value.name == "cast" and self._was_float(value):
+            # GCC makes trunc(x) of (float)(int)x, which keeps the sign of what becomes 0
+            zero, made = literal(0.0, value.dtype), self.expressions.cast(names[value.args[0]], "", value.dtype)
+            return f"{names[value.args[0]]} == 0 ? {zero} : {made}"
         types = [self.kernel.values[a].dtype for a in value.args]
         return self.expressions.operation(value.name, [names[a] for a in value.args], types, value.dtype, value.attr)
+
+    def _was_float(self, value: Value) -> bool:
+        """Whether a cast to a floating type is of an integer that was one."""
+        source = self.kernel.values[value.args[0]]
+        if value.dtype not in FLOATING or source.name != "cast" or source.dtype not in ("int32", "int64"):
+            return False
+        return self.kernel.values[source.args[0]].dtype in FLOATING
 
     float_names: Mapping[str, str] = {}
 

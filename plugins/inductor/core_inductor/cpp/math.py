@@ -37,6 +37,14 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     return (unsigned short)(x != x ? 0x7fc0u : rounded);
 }""",
     ),
+    "round_bfloat16": (
+        ("bits_of", "float_of"),
+        """float round_bfloat16(float x) {
+    unsigned u = (unsigned)bits_of(x);
+    float rounded = float_of((int)((u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u));
+    return x != x ? x : rounded;
+}""",
+    ),
     "load_float16": (
         ("bits_of", "float_of"),
         """float load_float16(unsigned short x) {
@@ -56,6 +64,19 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     unsigned large = a > 0x7f800000u ? 0x7e00u : 0x7c00u;
     unsigned magnitude = a >= 0x47800000u ? large : (a < 0x38800000u ? small : normal);
     return (unsigned short)(sign | magnitude);
+}""",
+    ),
+    # Without a turn through the 16 bits, so that loops of many roundings vectorise. Below 2^-14 what is kept is a
+    # multiple of 2^-24, the distance of float32 numbers from 0.5 to 1; past the largest number is infinity, or a NaN.
+    "round_float16": (
+        ("bits_of", "float_of"),
+        """float round_float16(float x) {
+    unsigned u = (unsigned)bits_of(x), sign = u & 0x80000000u;
+    float a = float_of((int)(u ^ sign));
+    float normal = float_of((int)((u + 0xfffu + ((u >> 13) & 1u)) & 0xffffe000u));
+    float small = float_of((int)((unsigned)bits_of((x + 0.75f) - 0.75f) | sign));
+    float value = a < 0x1p-14f ? small : normal;
+    return a < 65520.0f ? value : x * __builtin_inff();
 }""",
     ),
     # exp(r) = 1 + r + r^2 P(r) on |r| <= ln(2)/2, fit 7e-8 of r^2, with what 1 + r rounds off added back; 2^n is
@@ -206,9 +227,9 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     p = __builtin_fmaf(p, z, -0.05395388951973762f);
     p = __builtin_fmaf(p, z, 0.13333261841465857f);
     p = __builtin_fmaf(p, z, -0.3333333274440396f);
-    float near = __builtin_fmaf(p * z, x, x);
-    float far = __builtin_copysignf(1.0f - 2.0f / (exp_f(a + a) + 1.0f), x);
-    return a < 0.9f ? near : far;
+    float near = __builtin_fmaf(p * z, a, a);
+    float far = 1.0f - 2.0f / (exp_f(a + a) + 1.0f);
+    return __builtin_copysignf(a < 0.9f ? near : far, x);
 }""",
     ),
     # erf(x) = x P(x^2) below 0.95, fit 6e-10; 1 - exp(Q(x)) with Q = log erfc above, fit 2e-8; 1 from 4 on.

@@ -119,8 +119,7 @@ class Expressions:
         if name in BITWISE:
             return f"({C_TYPES[dtype]})({args[0]} {BITWISE[name]} {args[1]})"
         if name in ("round_bfloat16", "round_float16"):
-            kind = name[6:]
-            return self.call(f"load_{kind}", self.call(f"store_{kind}", args[0]))
+            return self.call(name, args[0])
         if name == "check_index":
             return self.call("checked_index", args[0], args[1], str(attr), "&status")
         if dtype in FLOATING or (types and types[0] in FLOATING):
@@ -147,6 +146,8 @@ class Expressions:
             return f"__builtin_{FLOAT_BUILTINS[name]}{suffix}({a})"
         if name == "neg":
             return f"-{a}"
+        if name == "fma":
+            return f"__builtin_fma{suffix}({a}, {b}, {args[2]})"
         if name == "rsqrt":
             return f"1.0{suffix} / __builtin_sqrt{suffix}({a})"
         if name == "relu":

@@ -37,9 +37,8 @@ def shift_slots(e: Index, by: int) -> Index:
 class BodyBuilder:
     """Builds one body. Every method returns the position of a value."""
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self) -> None:
         self.ops: list[Op] = []
-        self.strict = strict
         self._seen: dict[tuple, int] = {}
 
     def emit(self, name: str, args: tuple[int, ...], dtype: str, attr: Any = None) -> int:

@@ -35,7 +35,7 @@ class Op(NamedTuple):
 
 CHEAP = frozenset(
     "load masked_load const index scalar cast check_index add sub mul neg abs eq ne lt le gt ge where logical_not "
-    "bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum round_bfloat16 round_float16 relu "
+    "bitwise_and bitwise_or bitwise_xor bitwise_not maximum minimum round_bfloat16 round_float16 relu fma "
     "index_below".split()
 )
 """Operations that cost less than reading their result back from memory."""

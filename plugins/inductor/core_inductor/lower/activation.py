@@ -49,6 +49,11 @@ class Formula:
     def where(self, c: int, a: Any, b: Any) -> int:
         return self.body.where(c, self.value(a), self.value(b))
 
+    def within(self, a: int, low: float, high: float) -> int:
+        """a, or the bound that it is beyond; -0.0 is not below 0.0, and NaN stays."""
+        a = self.where(self.compare("lt", a, low), low, a)
+        return self.where(self.compare("gt", a, high), high, a)
+
 
 def activation(lowering: Any, node: fx.Node, formula: Any, *operands: Any) -> Any:
     """An elementwise node of a floating type."""
@@ -157,9 +162,7 @@ def sigmoid_backward(lowering: Any, node: fx.Node, grad: View, y: View) -> Any:
 @lowers("hardtanh")
 def hardtanh(lowering: Any, node: fx.Node, x: View, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
     """clamp(x, min_val, max_val)."""
-    return activation(
-        lowering, node, lambda f, a: f.op("minimum", f.op("maximum", a, float(min_val)), float(max_val)), x
-    )
+    return activation(lowering, node, lambda f, a: f.within(a, float(min_val), float(max_val)), x)
 
 
 @lowers("hardtanh_backward")
@@ -174,7 +177,7 @@ def hardtanh_backward(lowering: Any, node: fx.Node, grad: View, x: View, min_val
 
 
 def _relu6(f: Formula, a: int) -> int:
-    return f.op("minimum", f.op("maximum", a, 0.0), 6.0)
+    return f.within(a, 0.0, 6.0)
 
 
 @lowers("relu6")

@@ -15,7 +15,7 @@ from torch import fx
 
 from ..ir import expr
 from ..ir.body import BodyBuilder
-from ..ir.dtypes import ITEM_BYTES
+from ..ir.dtypes import HALF, ITEM_BYTES
 from ..ir.expr import Index
 from ..ir.graph import Argument, LoopGraph, PythonValue
 from ..ir.nodes import (
@@ -39,11 +39,10 @@ MOST_DIMENSIONS = 64
 
 
 class GraphLowering:
-    """One run over one graph. `strict` rounds 16-bit intermediates after every operation, as eager does."""
+    """One run over one graph. 16-bit floats round after every operation, as eager's do."""
 
-    def __init__(self, module: fx.GraphModule, *, strict: bool = False, device: str = "cpu") -> None:
+    def __init__(self, module: fx.GraphModule, *, device: str = "cpu") -> None:
         self.module = module
-        self.strict = strict
         self.device = device
         self.graph = LoopGraph()
         self.symbols = SymbolTable()
@@ -269,7 +268,7 @@ class GraphLowering:
 
     def builder(self) -> BodyBuilder:
         """A new empty body."""
-        return BodyBuilder(strict=self.strict)
+        return BodyBuilder()
 
     def pointwise(
         self,
@@ -295,7 +294,7 @@ class GraphLowering:
         body = self.builder()
         value = build(body, loop_vars(sizes))
         value = body.widen(value, dtype)
-        if self.strict and dtype in ("bfloat16", "float16"):
+        if dtype in HALF:
             value = body.round(value, dtype)
         made = Pointwise(
             f"t{self._next()}",

@@ -456,10 +456,9 @@ def _batch_normalised(
         operands = iter(rest)
         if weight is not None:
             scale = body.op("mul", scale, next(operands))
-        shift = body.op("neg", body.op("mul", m, scale))
-        if bias is not None:
-            shift = body.op("add", next(operands), shift)
-        return body.op("add", body.op("mul", a, scale), shift)
+        m = body.op("neg", m)
+        shift = body.op("mul", m, scale) if bias is None else body.op("fma", m, scale, next(operands))
+        return body.op("fma", a, scale, shift)
 
     channels = [_along_channels(v, rank) for v in (mean, var)]
     return stored(lowering, node, fake, dtype, formula, x, *channels, *parameters)

@@ -1,7 +1,7 @@
 """Elementwise operations: a table of formulas and the driver that broadcasts, promotes and rounds.
 
 A formula is `fn(body, *values) -> value` on operands that already have the type computed in. The result's dtype is the
-recorded one; a formula whose operations eager rounds one by one (16-bit types, strict) rounds through `Rounded`.
+recorded one, to which each operation rounds: what a formula does in between stays in the type computed in.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from torch import fx
 
 from ..ir.body import BodyBuilder
-from ..ir.dtypes import FLOATING, INTEGRAL
+from ..ir.dtypes import FLOATING, HALF, INTEGRAL
 from ..ir.expr import Index
 from ..ir.nodes import Scalar, View
 from .promotion import dtype_name, number_dtype, result_dtype
@@ -27,14 +27,19 @@ def broadcast_index(view_sizes: Sequence[Index], variables: Sequence[Index]) -> 
     return tuple(0 if size == 1 else variables[skip + k] for k, size in enumerate(view_sizes))
 
 
-def operand(body: BodyBuilder, value: Any, variables: Sequence[Index], dtype: str) -> int:
-    """The value of a tensor or number at the loop variables, converted to the compute type of `dtype`."""
+def operand(
+    body: BodyBuilder, value: Any, variables: Sequence[Index], dtype: str, *, exact_number: bool = False
+) -> int:
+    """The value of a tensor or number at the loop variables, converted to `dtype`, in its compute type.
+
+    exact_number: a number, and a tensor of no dimension, is not rounded to 16 bits before it is computed with.
+    """
     if isinstance(value, View):
         loaded = body.load_view(value, broadcast_index(value.sizes, variables))
-        if body.strict and dtype in ("float16", "bfloat16") and value.dtype != dtype:
-            return body.cast(loaded, dtype)
-        return body.widen(loaded, dtype)
-    return body.widen(number(body, value), dtype)
+        if value.dtype == dtype or exact_number and not value.sizes:
+            return body.widen(loaded, dtype)
+        return body.cast(loaded, dtype)
+    return body.widen(number(body, value), dtype) if exact_number else body.cast(number(body, value), dtype)
 
 
 def number(body: BodyBuilder, value: Any) -> int:
@@ -54,16 +59,28 @@ def is_number(value: Any) -> bool:
 
 
 def elementwise(
-    lowering: Any, node: fx.Node, formula: Formula, operands: Sequence[Any], *, compute: str | None = None
+    lowering: Any,
+    node: fx.Node,
+    formula: Formula,
+    operands: Sequence[Any],
+    *,
+    compute: str | None = None,
+    exact_numbers: bool = False,
 ) -> Any:
-    """A pointwise node: `formula` of the operands in type `compute` (the result's own when omitted)."""
+    """A pointwise node: `formula` of the operands in type `compute` (the result's own when omitted).
+
+    exact_numbers: numbers behind the first operand are not rounded to 16 bits, as eager's products don't.
+    """
     fake = node.meta["val"]
     dtype = compute or dtype_name(fake.dtype)
     if not all(isinstance(o, View) or is_number(o) for o in operands):
         return NotImplemented
 
     def build(body: BodyBuilder, variables: tuple[Index, ...]) -> int:
-        return formula(body, *(operand(body, o, variables, dtype) for o in operands))
+        first, *rest = operands
+        values = [operand(body, first, variables, dtype)]
+        values += [operand(body, o, variables, dtype, exact_number=exact_numbers) for o in rest]
+        return formula(body, *values)
 
     return lowering.pointwise(fake, build, origin=node)
 
@@ -149,7 +166,8 @@ def _binary(name: str) -> Callable[..., Any]:
             return NotImplemented
         if name == "nextafter" and dtype not in ("float32", "float64"):
             return NotImplemented
-        return elementwise(lowering, node, lambda body, a, b: body.op(name, a, b), (x, y))
+        exact = name == "mul"
+        return elementwise(lowering, node, lambda body, a, b: body.op(name, a, b), (x, y), exact_numbers=exact)
 
     return lower
 
@@ -164,6 +182,26 @@ def _scaled(body: BodyBuilder, value: int, alpha: Any) -> int:
     return body.op("mul", body.widen(number(body, alpha), body.dtype(value)), value)
 
 
+def _plus_product(body: BodyBuilder, addend: int, value: int, factor: int) -> int:
+    """addend + value * factor; of floats rounded once, as in eager's kernels."""
+    if body.dtype(value) in FLOATING:
+        return body.op("fma", value, factor, addend)
+    return body.op("add", addend, body.op("mul", factor, value))
+
+
+def _scaled_sum(lowering: Any, node: fx.Node, x: Any, y: Any, alpha: Any, *, negative: bool) -> Any:
+    """x + alpha * y, or x - alpha * y."""
+    dtype = dtype_name(node.meta["val"].dtype)
+
+    def formula(body: BodyBuilder, a: int, b: int) -> int:
+        if isinstance(alpha, (int, float)) and alpha == 1:
+            return body.op("sub" if negative else "add", a, b)
+        factor = body.cast(number(body, alpha), dtype)
+        return _plus_product(body, a, b, body.op("neg", factor) if negative else factor)
+
+    return elementwise(lowering, node, formula, (x, y))
+
+
 @lowers("add.Tensor", "add.Scalar")
 def add(lowering: Any, node: fx.Node, x: Any, y: Any, alpha: Any = 1) -> Any:
     """x + alpha * y; logical or on bool."""
@@ -171,19 +209,19 @@ def add(lowering: Any, node: fx.Node, x: Any, y: Any, alpha: Any = 1) -> Any:
         if alpha != 1:
             return NotImplemented
         return elementwise(lowering, node, lambda body, a, b: body.op("bitwise_or", a, b), (x, y))
-    return elementwise(lowering, node, lambda body, a, b: body.op("add", a, _scaled(body, b, alpha)), (x, y))
+    return _scaled_sum(lowering, node, x, y, alpha, negative=False)
 
 
 @lowers("sub.Tensor", "sub.Scalar")
 def sub(lowering: Any, node: fx.Node, x: Any, y: Any, alpha: Any = 1) -> Any:
     """x - alpha * y."""
-    return elementwise(lowering, node, lambda body, a, b: body.op("sub", a, _scaled(body, b, alpha)), (x, y))
+    return _scaled_sum(lowering, node, x, y, alpha, negative=True)
 
 
 @lowers("rsub.Tensor", "rsub.Scalar")
 def rsub(lowering: Any, node: fx.Node, x: Any, y: Any, alpha: Any = 1) -> Any:
     """y - alpha * x."""
-    return elementwise(lowering, node, lambda body, a, b: body.op("sub", b, _scaled(body, a, alpha)), (x, y))
+    return _scaled_sum(lowering, node, y, x, alpha, negative=True)
 
 
 def _safe_divisor(dtype: str, divisor: Any) -> bool:
@@ -194,7 +232,7 @@ def _safe_divisor(dtype: str, divisor: Any) -> bool:
 @lowers("div.Tensor", "div.Scalar")
 def div(lowering: Any, node: fx.Node, x: Any, y: Any) -> Any:
     """True division, always floating."""
-    return elementwise(lowering, node, lambda body, a, b: body.op("div", a, b), (x, y))
+    return elementwise(lowering, node, lambda body, a, b: body.op("div", a, b), (x, y), exact_numbers=True)
 
 
 @lowers("div.Tensor_mode", "div.Scalar_mode")
@@ -202,7 +240,8 @@ def div_mode(lowering: Any, node: fx.Node, x: Any, y: Any, rounding_mode: str | 
     """Division rounded to floor or towards zero."""
     if rounding_mode is None:
         return div(lowering, node, x, y)
-    if not _safe_divisor(dtype_name(node.meta["val"].dtype), y):
+    dtype = dtype_name(node.meta["val"].dtype)
+    if not _safe_divisor(dtype, y) or dtype in HALF:  # whose quotients eager rounds in between
         return NotImplemented
     name = "floordiv" if rounding_mode == "floor" else "truncdiv"
     return elementwise(lowering, node, lambda body, a, b: body.op(name, a, b), (x, y))
@@ -235,12 +274,11 @@ def pow_scalar(lowering: Any, node: fx.Node, x: View, exponent: Any) -> Any:
         return NotImplemented
     if dtype not in FLOATING and exponent not in (2, 3):
         return NotImplemented
-    return elementwise(lowering, node, lambda body, a: power(body, a, float(exponent)), (x,))
+    return elementwise(lowering, node, lambda body, a: power(body, a, float(exponent), dtype), (x,))
 
 
-def power(body: BodyBuilder, a: int, exponent: float) -> int:
-    """a ** exponent for a constant exponent."""
-    dtype = body.dtype(a)
+def power(body: BodyBuilder, a: int, exponent: float, dtype: str) -> int:
+    """a ** exponent for a constant exponent, as eager computes it for values of `dtype`."""
     if exponent == 0.0:
         return body.const(1, dtype)
     if exponent == 1.0:
@@ -248,7 +286,7 @@ def power(body: BodyBuilder, a: int, exponent: float) -> int:
     if exponent == 2.0:
         return body.op("mul", a, a)
     if exponent == 3.0:
-        return body.op("mul", body.op("mul", a, a), a)
+        return body.op("mul", _square(body, a, dtype), a)
     if exponent == 0.5:
         return body.op("sqrt", a)
     if exponent == -0.5:
@@ -256,8 +294,14 @@ def power(body: BodyBuilder, a: int, exponent: float) -> int:
     if exponent == -1.0:
         return body.op("div", body.const(1, dtype), a)
     if exponent == -2.0:
-        return body.op("div", body.const(1, dtype), body.op("mul", a, a))
-    return body.op("pow", a, body.const(exponent, dtype))
+        return body.op("div", body.const(1, dtype), _square(body, a, dtype))
+    return body.op("pow", a, body.cast(body.const(exponent, "float64"), dtype))
+
+
+def _square(body: BodyBuilder, a: int, dtype: str) -> int:
+    """a * a as a step of a longer product: eager's vectors of bfloat16 round after each."""
+    square = body.op("mul", a, a)
+    return body.round(square, dtype) if dtype == "bfloat16" else square
 
 
 @lowers("pow.Tensor_Tensor", "pow.Scalar")
@@ -385,11 +429,21 @@ def masked_fill(lowering: Any, node: fx.Node, x: View, mask: View, value: Any) -
 
 
 def _low(body: BodyBuilder, a: int, bound: int) -> int:
+    if _is_number(body, bound):  # -0.0 is not below 0.0
+        return body.where(body.compare("lt", a, bound), bound, a)
     return body.op("maximum", a, bound)
 
 
 def _high(body: BodyBuilder, a: int, bound: int) -> int:
+    if _is_number(body, bound):
+        return body.where(body.compare("gt", a, bound), bound, a)
     return body.op("minimum", a, bound)
+
+
+def _is_number(body: BodyBuilder, value: int) -> bool:
+    """Whether a value is a literal other than NaN, which every bound of eager's hands on."""
+    op = body.ops[value]
+    return op.name == "const" and op.attr == op.attr or op.name.startswith("round_") and _is_number(body, op.args[0])
 
 
 @lowers("clamp", "clamp.Tensor")
@@ -428,7 +482,7 @@ def addcmul(lowering: Any, node: fx.Node, x: View, a: View, b: View, value: Any 
     """x + value * a * b."""
 
     def formula(body: BodyBuilder, x: int, a: int, b: int) -> int:
-        return body.op("add", x, body.op("mul", _scaled(body, a, value), b))
+        return _plus_product(body, x, _scaled(body, a, value), b)
 
     return elementwise(lowering, node, formula, (x, a, b))
 
@@ -453,11 +507,11 @@ def lerp(lowering: Any, node: fx.Node, start: View, end: View, weight: Any) -> A
         dtype = body.dtype(s)
         difference = body.op("sub", e, s)
         near = body.compare("lt", body.op("abs", w), body.const(0.5, dtype))
-        from_start = body.op("add", s, body.op("mul", w, difference))
-        from_end = body.op("sub", e, body.op("mul", difference, body.op("sub", body.const(1, dtype), w)))
+        from_start = body.op("fma", w, difference, s)
+        from_end = body.op("fma", body.op("neg", difference), body.op("sub", body.const(1, dtype), w), e)
         return body.where(near, from_start, from_end)
 
-    return elementwise(lowering, node, formula, (start, end, weight))
+    return elementwise(lowering, node, formula, (start, end, weight), exact_numbers=not isinstance(weight, View))
 
 
 # --- conversion ------------------------------------------------------------------------------------------------------

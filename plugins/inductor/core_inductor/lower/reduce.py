@@ -13,7 +13,7 @@ from torch import fx
 
 from ..ir import expr
 from ..ir.body import BodyBuilder
-from ..ir.dtypes import FLOATING, compute_type
+from ..ir.dtypes import FLOATING, HALF, compute_type
 from ..ir.expr import Index
 from ..ir.nodes import View, loop_vars
 from ..ir.symbols import may_be_zero
@@ -126,6 +126,8 @@ def divided(lowering: Any, node: fx.Node, fake: Any, x: View, count: Index) -> V
 def prod(lowering: Any, node: fx.Node, x: View, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> View:
     """The product over dimensions."""
     out = dtype_name(node.meta["val"].dtype)
+    if out in HALF:
+        return NotImplemented  # eager rounds after each factor
     return fold(lowering, node, x, reduced_dims(x, dim), "prod", out, keepdim=keepdim, compute=accumulator(out))
 
 

@@ -81,21 +81,21 @@ def pinned_nodes_of_outputs(graph: LoopGraph) -> set[Node]:
     return {output.node for output in graph.outputs if isinstance(output, Strided)}
 
 
-def inline(graph: LoopGraph, *, strict: bool = False) -> None:
+def inline(graph: LoopGraph) -> None:
     """Rewrite the graph's bodies in order."""
     uses = count_uses(graph)
     for node in graph.loops():
-        Inliner(node, uses, strict).run()
+        Inliner(node, uses).run()
     remove_dead(graph)
 
 
 class Inliner:
     """Rewrites the body of one node."""
 
-    def __init__(self, node: Loops, uses: Uses, strict: bool) -> None:
+    def __init__(self, node: Loops, uses: Uses) -> None:
         self.node = node
         self.uses = uses
-        self.builder = BodyBuilder(strict=strict)
+        self.builder = BodyBuilder()
 
     def run(self) -> None:
         """Replace the body when any of its loads can be computed in place."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir import expr
+from ..ir.dtypes import HALF
 from ..ir.expr import Index, Indirect, LoopVar, SizeVar
 from ..ir.nodes import Loops, Node, Op, Reduce
 from .fuse import Group
@@ -153,6 +154,8 @@ class KernelBuilder:
         value = positions[node.result]
         if isinstance(node, Reduce):
             value = self._reduce(node, value, mapping)
+            if node.dtype in HALF and node.kind == "sum":
+                value = self._value(f"round_{node.dtype}", (value,), "float32", None)
         self.held[node] = value
         if node in self.stored:
             self._store(node, value, mapping)
@@ -180,6 +183,8 @@ class KernelBuilder:
             index = [expr.substitute(v, mapping) for v in node.variables]
         offset = expr.linear(index, node.strides)
         level = COLUMN if self._touches_columns(offset) else ROW
+        if self.kernel.values[value].name == f"round_{node.dtype}":
+            (value,) = self.kernel.values[value].args  # the store rounds
         self.kernel.stores.append(Store(value, node, offset, level, self.kernel.values[value].stage))
 
     def _touches_columns(self, e: Index) -> bool:

@@ -12,11 +12,11 @@ from .memory import CallStep, KernelStep, MemoryPlanner, NumberStep, Plan, Step
 from .realize import Realizer
 
 
-def schedule(graph: LoopGraph, *, strict: bool = False) -> Plan:
+def schedule(graph: LoopGraph) -> Plan:
     """realize -> remove_dead -> inline -> fuse -> kernel -> loops -> memory."""
     Realizer(graph).run()
     remove_dead(graph)
-    inline(graph, strict=strict)
+    inline(graph)
     units = Fuser(graph).run()
     steps = build_steps(graph, units)
     return MemoryPlanner(graph, steps).run()

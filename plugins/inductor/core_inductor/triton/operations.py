@@ -60,6 +60,7 @@ CALLS = {
     "floor": "tl.floor",
     "ceil": "tl.ceil",
     "where": "tl.where",
+    "fma": "tl.fma",
     "tanh": "tanh",
     "trunc": "trunc",
     "sign": "sign",

@@ -72,8 +72,25 @@ class _Writer:
         """The node as it is."""
         self._copies[node] = self.graph.node_copy(node, self._copies.__getitem__)
 
+    def input(self, name: str, like: fx.Node) -> fx.Node:
+        """A placeholder in the place of a node."""
+        node = self.graph.placeholder(name)
+        node.meta.update(like.meta)
+        self._copies[node] = node
+        return node
+
+    def replace(self, node: fx.Node, by: fx.Node | None) -> None:
+        """Another node in the place of one, or none."""
+        if by is None:
+            self.gone.add(node)
+        else:
+            self.live.add(node)
+            self._copies[node] = by
+
     def write(self, node: fx.Node) -> None:
         """The node as far as it is there without what is gone."""
+        if self.failed:
+            return  # what it is made of may be missing
         operands = node.all_input_nodes
         missing = [operand for operand in operands if operand in self.gone]
         if any(operand in self.live for operand in operands):

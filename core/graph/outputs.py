@@ -135,7 +135,7 @@ class SlotInfo:
 class Epilogue:
     """slots: one entry a graph result; outputs: one entry an output of the program; write_backs: in order of inputs.
 
-    counted: inputs that keep their values, though autograd counts a write (`squeeze_` where there is nothing to squeeze).
+    counted: inputs that keep their values, though autograd counts a write (`squeeze_` with nothing to squeeze).
     """
 
     slots: tuple[SlotInfo, ...]

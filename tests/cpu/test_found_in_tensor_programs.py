@@ -357,3 +357,22 @@ def test_a_change_of_shape_that_changes_nothing_is_counted(backend):
         assert torch.equal(subject(x, y), x * 2)
         assert (x._version, y._version) == (1, 1)
     assert core.stats()["graphs"] == 1
+
+
+def differences_and_a_product(x):
+    return x.diff(dim=0), x * 0.25
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_of_two_gradients_arrives_at_other_sizes(backend):
+    core.reset()
+    compiled = core.compile(differences_and_a_product, backend=backend)
+    for size in (3, 5, 4):
+        x = torch.randn(2, 4, size, requires_grad=True)
+        for at in range(2):
+            compiled(x)[at].sum().backward()
+            ours, x.grad = x.grad, None
+            differences_and_a_product(x)[at].sum().backward()
+            assert torch.equal(ours, x.grad)
+            x.grad = None
+    assert core.stats()["graphs"] == 2

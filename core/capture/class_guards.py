@@ -11,6 +11,8 @@ import types
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import torch
+
 from ..guards.checks import Predicate, TypeUnchanged
 from ..guards.guard import Guard
 from ..guards.held import Held
@@ -48,7 +50,13 @@ def _classes(trace: Any) -> list[type]:
                 fixed = cls.__flags__ & IMMUTABLE_TYPE or policy.is_stdlib(cls.__module__ or "")
                 if not fixed and id(cls) not in trace.unreal:
                     found[id(cls)] = cls
+        elif _is_own_tensor_class(getattr(tracker, "cls", None)):
+            found[id(tracker.cls)] = tracker.cls  # what it does not define is torch's
     return list(found.values())
+
+
+def _is_own_tensor_class(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, torch.Tensor) and not policy.is_trusted(cls.__module__)
 
 
 class _BehaviourUnchanged:

@@ -12,9 +12,11 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from torch.autograd.function import FunctionCtx
+
 from .. import _C
 from ..guards.checks import MissingInstanceAttr, Predicate
-from ..guards.source import ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
+from ..guards.source import AttrSource, ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
 from .base import SlotMethodVariable, VariableTracker, find_special, names_its_class
 from .function import MethodVariable
 from .instance_dict import InstanceDictVariable
@@ -31,6 +33,7 @@ MISSING: Any = object()
 FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)  # what holds a value of its own in the object
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a class written in C
 NAMED_ITEM: type = type(inspect.getattr_static(inspect.Traceback, "lineno"))  # what a named tuple reads a field by
+OF_CONTEXT = ("saved_tensors", "needs_input_grad")  # what a backward reads of the object that its forward filled
 DELETED = VariableTracker()  # marks an attribute that the traced code deleted
 
 
@@ -196,6 +199,8 @@ class UserObjectVariable(VariableTracker):
             return InstanceDictVariable(self)
         if name == "__weakref__":
             raise self.refuse("reading __weakref__")
+        if name in OF_CONTEXT and issubclass(self.cls, FunctionCtx) and self.source is not None:
+            return tx.wrap(tx.answer(getattr, [self.value, name], {}), AttrSource(self.source, name))
         raise self.refuse(f"the C attribute {name!r}")
 
     # -- the object's own attributes -------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ VT = VariableTracker
 
 KIND = "tensor_subclass"
 _DISABLED = torch._C._disabled_torch_function_impl
+READ_FIRST = (types.GetSetDescriptorType, property)  # comes before an attribute of the object
 _DEFAULT = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
 _TORCH_CLASSES = frozenset(torch.Tensor.__mro__)
 # what is not the same for a tensor and for the plain alias of it that the graph has
@@ -140,6 +141,8 @@ class SubclassTensorVariable(VariableTracker):
             raise self.refuse(f"reading attribute {name!r} of a class that answers for itself")
         if self.real is not None and self.source is not None and name in self.real.__dict__:
             return tx.wrap(self.real.__dict__[name], InstanceAttrSource(self.source, name))
+        if self.source is not None and not isinstance(getattr(torch.Tensor, name, None), READ_FIRST):
+            tx.guard(self.source, MissingInstanceAttr(name))
         own = self._bound(tx, name)
         if own is not None:
             return own
@@ -152,8 +155,6 @@ class SubclassTensorVariable(VariableTracker):
             return (
                 BuiltinMethodVariable(self, name) if callable(raw) else dispatch(tx, GetterVariable(name), [self], {})
             )
-        if self.source is not None:
-            tx.guard(self.source, MissingInstanceAttr(name))
         tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
@@ -284,6 +285,16 @@ def from_value(tx: Tracer, value: torch.Tensor, source: Any) -> VT | None:
     _guard_function(tx, cls)
     inner = tx.wrap(plain(value), CallSource(source, plain))
     return SubclassTensorVariable(inner, cls, value, source)
+
+
+def made_of(tx: Tracer, cls: VT, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
+    """CLASS(tensor), for a class of the program's that leaves __new__ and __init__ to torch; None for other calls."""
+    target = cls.as_constant()
+    given = args[0].realize(tx) if len(args) == 1 and not kwargs else None
+    own = [name for name in ("__new__", "__init__") if own_attribute(target, name, _TORCH_CLASSES) is not MISSING]
+    if given is None or given.kind != "tensor" or target in _TORCH_CLASSES or own:
+        return None
+    return as_subclass(tx, given, cls)
 
 
 def as_subclass(tx: Tracer, tensor: VT, cls: VT) -> VT:

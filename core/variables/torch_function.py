@@ -291,6 +291,10 @@ class TorchClassVariable(TorchFunctionVariable):
                 return tx.new_tuple(sizes, torch.Size)
         if issubclass(self.cls, torch.Tensor) and wrapper_class.has_own_dispatch(self.cls):
             wrapper_class.check_class(tx, self.cls)
+        elif issubclass(self.cls, torch.Tensor) and not self.cls.__module__.startswith("torch."):
+            made = tensor_subclass.made_of(tx, self, args, kwargs)
+            if made is not None:
+                return made
         return super().call(tx, args, kwargs)
 
 

@@ -384,3 +384,42 @@ def test_a_class_that_answers_below_autograd_runs_in_python():
     torch.testing.assert_close(found[0], expected[0])
     assert type(found[1]) is Pair and torch.equal(found[1].left, expected[1].left)
     assert core.stats()["graphs"] >= 1 and core.stats()["breaks"] > 0
+
+
+def test_a_method_that_the_class_or_the_object_is_given_later_is_seen():
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    call = core.compile(lambda x: x.sigmoid(), backend="eager")
+    x = torch.zeros(2).as_subclass(Own)
+    assert call(x).tolist() == call(x).tolist() == [0.5, 0.5]
+    Own.sigmoid = lambda self: 7
+    assert call(x) == 7
+    Own.sigmoid = False
+    with pytest.raises(TypeError):
+        call(x)
+    del Own.sigmoid
+    assert call(x).tolist() == [0.5, 0.5]
+    x.sigmoid = lambda: 5
+    assert call(x) == 5
+
+
+class Calls(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_calling_the_class_makes_a_tensor_of_it_on_the_same_memory():
+    call = core.compile(lambda x: (Calls(torch.add(x, 1.0)), Calls(x) * 2), backend="eager", fullgraph=True)
+    x = torch.ones(2, requires_grad=True)
+    first, second = call(x)
+    assert type(first) is type(second) is Calls
+    (first.sum() + second.sum()).backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    y = torch.ones(2)
+    core.compile(lambda y: Calls(y), backend="eager", fullgraph=True)(y).add_(1)
+    assert y.tolist() == [2.0, 2.0]
+    assert core.stats()["graphs"] == 2

@@ -480,3 +480,33 @@ def test_an_error_in_a_forward_without_history_leaves_the_grad_mode_as_it_was():
 
     got = core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2))
     assert torch.equal(got[0], torch.ones(2) + 1) and got[1] and core.stats()["breaks"] == 0
+
+
+def test_a_backward_that_is_compiled_by_itself_reads_what_its_forward_saved():
+    graphs = []
+
+    def backend(graph_module, inputs):
+        graphs.append(graph_module)
+        return graph_module.forward
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            doubled = a + a
+            ctx.save_for_backward(doubled, b)
+            ctx.factor = 3
+            return doubled * b
+
+        @staticmethod
+        @core.compile(backend=backend, fullgraph=True)
+        def backward(ctx, gradient):
+            doubled, b = ctx.saved_tensors
+            first = gradient * doubled.sin() * ctx.factor if ctx.needs_input_grad[0] else None
+            return first, gradient * b if ctx.needs_input_grad[1] else None
+
+    for second_takes_gradients in (False, False, True):
+        a, b = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=second_takes_gradients)
+        Function.apply(a, b).sum().backward()
+        assert torch.allclose(a.grad, (a.detach() * 2).sin() * 3)
+        assert torch.equal(b.grad, b.detach()) if second_takes_gradients else b.grad is None
+    assert len(graphs) == 2

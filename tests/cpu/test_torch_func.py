@@ -55,6 +55,10 @@ PROGRAMS = {
     "grad under no_grad": lambda: (torch.no_grad()(lambda a: grad(cube)(a)), (leaf(4),)),
     "detach inside grad": lambda: (lambda a: grad(lambda t: (t.detach() * t).sum())(a), (torch.randn(4),)),
     "vmap": lambda: (lambda x, y: vmap(torch.dot)(x, y), (torch.randn(3, 4), torch.randn(3, 4))),
+    "vmap over a tensor and numbers": lambda: (
+        lambda x: (vmap(torch.mul, in_dims=(0, None))(x, 3.14), vmap(torch.mul, in_dims=(0, None))(x, 314)),
+        (torch.randn(3),),
+    ),
     "vmap over one argument": lambda: (
         lambda x, y: vmap(lambda a, b: a * b + a.sum(), in_dims=(0, None))(x, y),
         (leaf(3, 4), torch.randn(4)),

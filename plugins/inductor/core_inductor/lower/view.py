@@ -15,6 +15,7 @@ from ..ir import expr
 from ..ir.body import variable_map
 from ..ir.expr import Index
 from ..ir.nodes import Scalar, View, dense_strides, loop_vars
+from .creation import filled
 from .pointwise import convert
 from .promotion import dtype_name
 from .registry import lowers
@@ -59,8 +60,10 @@ def identity(lowering: Any, node: fx.Node, x: View, **kwargs: Any) -> View:
 
 
 @lowers("_to_copy")
-def to_copy(lowering: Any, node: fx.Node, x: View, **kwargs: Any) -> Any:
-    """A copy, possibly of another type."""
+def to_copy(lowering: Any, node: fx.Node, x: Any, **kwargs: Any) -> Any:
+    """A copy, possibly of another type; of a number, which vmap puts in a tensor's place, a tensor."""
+    if not isinstance(x, View):
+        return filled(lowering, node, x)
     if x.dtype == dtype_name(node.meta["val"].dtype):
         return View(x.node, x.sizes, x.index, x.dtype, fresh=True)
     return convert(lowering, node, x)

@@ -22,6 +22,7 @@ from ..torch_compat import fakes
 from .captured import CapturedGraph, GraphInput
 from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
+from .data_assertions import note_assertions
 from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, storage_key
 from .gradients import needs_gradients
@@ -362,6 +363,8 @@ class GraphBuilder:
                 raise open_size_refusal(name, line) from None
             raise judge(error, fn, name, args, kwargs, line) from None
         if self._record is not None:
+            if self.has_symbols:
+                note_assertions(self._record, mark, line)
             refuse_overlapping_writes(self._record, mark, fn, name, args, kwargs, line)
         if not refused and self._record is not None and self._record.refused is not None:
             raise Unsupported(

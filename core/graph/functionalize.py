@@ -16,6 +16,7 @@ import torch.fx as fx
 from .alias import Alias, Store
 from .clone_mutate import clone_mutate
 from .constants import has_text
+from .data_assertions import is_assertion
 from .emitter import NodeEmitter, tensor_nodes
 from .geometry import has_storage, is_contiguous, is_dense, overlaps, same_geometry, storage_key
 from .inverse import Refused
@@ -154,6 +155,8 @@ class Functionalizer:
             self._batch_norm(call)
         elif schema.is_mutable:
             self._mutate(call)
+        elif is_assertion(call):
+            self.emitter.emit(call.op, (self.symbols.condition(call.args[0]), call.args[1]), val=None)
         else:
             self._compute(call)
 

@@ -111,6 +111,7 @@ class AtenRecord:
     known_facts: by id of the fake, also those of inputs that were dropped since.
     refused: why the record can't be used, None while it can; no_backward: why no backward can be recorded from it.
     higher_order: makes a call to record of a higher-order operator's; see subgraph_call. Without it they are refused.
+    asserted: conditions on the data that are in the record; see data_assertions.py.
     kept: several backends compile the capture, so recording one backward must leave the autograd graph for the next.
     """
 
@@ -128,6 +129,7 @@ class AtenRecord:
     sequence_starts: list[int] = field(default_factory=list)
     sequence_nodes: list[Any] = field(default_factory=list)
     kept: bool = False
+    asserted: set[Any] = field(default_factory=set)
     default_dtype: torch.dtype = field(default_factory=torch.get_default_dtype)  # the one that the graph runs under
 
     def with_dtype(self, op: Any, args: Any, kwargs: Any, result: Any, line: UserLine | None) -> Any:

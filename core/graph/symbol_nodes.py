@@ -8,6 +8,7 @@ import torch
 import torch.fx as fx
 
 from .. import torch_compat
+from ..torch_compat.assumptions import unknown_number
 from .emitter import NodeEmitter
 from .inverse import Refused
 from .symbols import expression
@@ -30,6 +31,25 @@ class SymbolNodes:
     def bind_number(self, node: fx.Node, value: Any) -> None:
         """`node` gives the symbolic number `value`."""
         self._nodes.setdefault(expression(value), node)
+        self._nodes.setdefault(torch_compat.original_expression(value), node)
+
+    def condition(self, value: Any) -> Any:
+        """The node for a condition as it was made: what was concluded from it says that it holds."""
+        expr = torch_compat.original_expression(value)
+        symbols = {symbol: self._as_computed(symbol, value) for symbol in expr.free_symbols}
+        mark = self._emitter.graph._root.prev
+        node = torch_compat.write_expression(self._emitter.graph, expr, symbols)
+        self._value_new_nodes(mark)
+        return node
+
+    def _as_computed(self, symbol: Any, of: Any) -> fx.Node:
+        """The node that gives a symbol; one that passes for a constant by now is written anew, as a new number."""
+        node = self._symbol_node(symbol)
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt) and not expression(value).free_symbols:
+            fresh = unknown_number(of)
+            node = self._emitter.emit(node.target, node.args, node.kwargs, val=fresh)
+        return node
 
     def bind_tensor(self, node: fx.Node, fake: Any) -> None:
         """Sizes (else strides, else the offset) of `node` are places to read the symbols they consist of."""

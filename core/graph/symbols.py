@@ -6,7 +6,7 @@ two symbols. Equalities, and whether a size is 1, appear only as guards that the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,16 @@ class ShapeFacts:
 def expression(value: Any) -> Any:
     """The sympy expression of a SymInt, SymFloat or SymBool; a plain number as it is."""
     return value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+
+
+def input_symbols(sizes: Iterable[Any]) -> set[Any]:
+    """The symbols that sizes consist of, as they were made."""
+    found: set[Any] = set()
+    for size in sizes:
+        for number in size:
+            if isinstance(number, torch.SymInt):
+                found |= torch_compat.original_expression(number).free_symbols
+    return found
 
 
 def plain(value: Any) -> Any:

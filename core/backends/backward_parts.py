@@ -40,9 +40,12 @@ class BackwardPart:
 class Backwards:
     """The backward of a joint graph, and the parts of it that some of the incoming gradients need."""
 
-    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+    def __init__(self, joint: JointGraph, parts: Partition, reached: Sequence[frozenset[int]] | None = None) -> None:
+        """reached: by tangent the arguments that it reaches, where they are others than the inputs."""
         self._joint = joint
         self._parts = parts
+        self._inputs = joint.reach.inputs if reached is None else reached
+        self._beyond = range(len(joint.inputs) if reached is None else len(parts.gradients), len(parts.gradients))
         self._numbers = sum(value.is_number for value in parts.saved)
         self._found: dict[frozenset[int], BackwardPart] = {}
         self.every = frozenset(range(len(joint.tangents)))
@@ -89,9 +92,7 @@ class Backwards:
 
     def _reached(self, present: frozenset[int]) -> frozenset[int]:
         """The inputs to which a gradient comes; behind them, what wrapper tensors' gradients are made of."""
-        inputs = self._joint.reach.inputs
-        beyond = range(len(self._joint.inputs), len(self._parts.gradients))
-        return frozenset().union(*(inputs[at] for at in present), beyond)
+        return frozenset().union(*(self._inputs[at] for at in present), self._beyond)
 
 
 class Releases:
@@ -157,11 +158,11 @@ class Watched:
     places: ("input" or "slot", index), each with the tangents whose gradients need it.
     """
 
-    def __init__(self, joint: JointGraph, parts: Partition) -> None:
+    def __init__(self, joint: JointGraph, parts: Partition, keeps: Sequence[frozenset[Any]] | None = None) -> None:
         saved_too = {(value.kind, value.index) for value in parts.saved}
         written = {("input", write.input) for write in joint.epilogue.write_backs}
         needed: dict[tuple[str, int], frozenset[int]] = {}
-        for tangent, places in enumerate(joint.reach.keeps):
+        for tangent, places in enumerate(joint.reach.keeps if keeps is None else keeps):
             for place in places - saved_too - written:
                 needed[place] = needed.get(place, frozenset()) | {tangent}
         self.places = {place: needed[place] for place in sorted(needed) if not _is_exempt(joint, place)}

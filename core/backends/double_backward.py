@@ -36,7 +36,16 @@ class EagerBackward:
     with these gradients of the slots.
     """
 
-    def __init__(self, captured: CapturedGraph, joint: JointGraph, parts: Partition, state: CallState) -> None:
+    def __init__(
+        self,
+        captured: CapturedGraph,
+        joint: JointGraph,
+        parts: Partition,
+        state: CallState,
+        group: tuple[Sequence[int], Sequence[int], Sequence[int]] | None = None,
+    ) -> None:
+        """group: of a function for a part of the graph, the slots that it gives, the inputs that it takes, the slots
+        that it takes behind them."""
         self.module = captured.module
         self.inputs = joint.inputs
         self.epilogue = joint.epilogue
@@ -48,7 +57,12 @@ class EagerBackward:
         self._saved = {v.index: at for at, v in enumerate(tensors) if v.kind == "input"}
         tensor_inputs = [item.index for item in joint.inputs if item.is_tensor]
         unsaved = [index for index in tensor_inputs if index not in self._saved]
-        self._edges = {index: at for at, index in enumerate(tensor_inputs)}
+        every = range(len(joint.epilogue.slots)), range(len(joint.inputs)), ()
+        self.slots, self.arguments, self.cuts = every if group is None else group
+        self.wanted = [item.index for item in joint.inputs if item.is_tensor and item.requires_grad]
+        if group is not None:
+            self.wanted = list(self.arguments)
+        self._edges = {index: at for at, index in enumerate(tensor_inputs if group is None else self.arguments)}
         self.scalars = [item.index for item in joint.inputs if not item.is_tensor]
         self.held = [index for index in unsaved if not self._is_leaf_parameter(index)]
         self.versioned = [i for i in unsaved if i not in self.mutated and not joint.inputs[i].fake.is_inference()]
@@ -56,7 +70,7 @@ class EagerBackward:
     def _is_leaf_parameter(self, index: int) -> bool:
         """Its accumulation node leads to it; no reference is needed."""
         item = self.inputs[index]
-        return item.is_parameter and item.requires_grad and item.is_leaf
+        return index in self._edges and item.is_parameter and item.requires_grad and item.is_leaf
 
     def __call__(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         if self.refusal:
@@ -68,15 +82,37 @@ class EagerBackward:
             for device, dtype in self.autocast:
                 stack.enter_context(torch.autocast(device, dtype))
             values = [self._private(index, value) for index, value in enumerate(originals)]
-            wanted = [index for index, item in enumerate(self.inputs) if item.is_tensor and item.requires_grad]
-            starts = [torch.autograd.graph.get_gradient_edge(values[index]) for index in wanted]
+            ends = [torch.autograd.graph.get_gradient_edge(values[index]) for index in self.wanted]
             outputs = self.module(*values)
             roots, incoming = self._roots(outputs, values, gradients)
-        found = torch.autograd.grad(
-            roots, starts, incoming, create_graph=create_graph, retain_graph=create_graph, allow_unused=True
-        )
-        by_input = dict(zip(wanted, found))
-        return tuple(by_input.get(index) for index in range(len(self.inputs)))
+            cuts = self.cut(outputs, values)
+        try:
+            found = torch.autograd.grad(
+                roots,
+                [*ends, *(edge for edge, _ in cuts)],
+                incoming,
+                create_graph=create_graph,
+                retain_graph=create_graph,
+                allow_unused=True,
+            )
+        finally:
+            for _, handle in cuts:
+                handle.remove()
+        by_input = dict(zip(self.wanted, found))
+        return (*(by_input.get(index) for index in self.arguments), *found[len(ends) :])
+
+    def cut(self, outputs: Sequence[Any], values: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The edges at which gradients end besides those of the inputs, each with the handle of a hook that keeps them
+        from what lies behind it: those of the results that belong to other nodes."""
+        found = []
+        for slot in self.cuts:
+            edge = torch.autograd.graph.get_gradient_edge(self._slot_value(slot, outputs, values, None))
+
+            def kept_back(gradients: Sequence[Any], place: int = edge.output_nr) -> tuple[Any, ...]:
+                return tuple(None if at == place else gradient for at, gradient in enumerate(gradients))
+
+            found.append((edge, edge.node.register_prehook(kept_back)))
+        return found
 
     def _recover(self, ctx: Any, gradients: Sequence[Any]) -> list[Any]:
         """The inputs of the forward, from what autograd saved, the graph of gradients, and weak references."""
@@ -88,10 +124,10 @@ class EagerBackward:
             values[index] = ctx.scalars[at]
         for at, index in enumerate(self.held):
             values[index] = ctx.held[at]()
-        for index, at in self._edges.items():
-            if values[index] is None and self._is_leaf_parameter(index):
-                values[index] = ctx.next_functions[at][0].variable
-            if values[index] is None:
+        for index, item in enumerate(self.inputs):
+            if values[index] is None and item.is_tensor and self._is_leaf_parameter(index):
+                values[index] = ctx.next_functions[self._edges[index]][0].variable
+            if values[index] is None and item.is_tensor:
                 raise not_twice(f"input {index} of the graph no longer exists")
         for at, index in enumerate(self.versioned):
             if torch_compat.tensor_version(values[index]) != ctx.versions[at]:
@@ -112,16 +148,17 @@ class EagerBackward:
     ) -> tuple[list[Any], list[Any]]:
         """The tensors of the repeated run that the slots with a gradient stand for, and those gradients."""
         roots, incoming = [], []
-        for slot, gradient in enumerate(gradients):
+        for slot, gradient in zip(self.slots, gradients):
             if gradient is None or not self.epilogue.slots[slot].differentiable:
                 continue
-            root = self._slot_value(slot, outputs, values, gradient)
+            root = self._slot_value(slot, outputs, values, gradient.shape)
             if root.requires_grad:
                 roots.append(root)
                 incoming.append(gradient)
         return roots, incoming
 
-    def _slot_value(self, slot: int, outputs: Sequence[Any], values: Sequence[Any], gradient: Any) -> torch.Tensor:
+    def _slot_value(self, slot: int, outputs: Sequence[Any], values: Sequence[Any], shape: Any) -> torch.Tensor:
+        """shape: that of the slot, None where it is not known."""
         for write in self.epilogue.write_backs:
             if write.slot == slot:
                 return values[write.input]
@@ -130,7 +167,7 @@ class EagerBackward:
                 return value
         for output, value in zip(self.epilogue.outputs, outputs):
             base = torch_compat.view_base(value) if isinstance(output, ViewOfSlot) and output.index == slot else None
-            if base is not None and base.shape == gradient.shape:
+            if base is not None and shape in (None, base.shape):
                 return base
         raise not_twice("an output is a view of a tensor that the program does not return")
 

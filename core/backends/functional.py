@@ -150,6 +150,13 @@ class Job:
             from .carried_training import wrap_carried
 
             return wrap_carried(joint, parts, plain, original, run_forward, compile_backward, self.state)
+        if joint.groups is not None:
+            from .grouped_training import group_partitions, without_cuts, wrap_groups
+
+            groups = group_partitions(joint, parts)
+            if groups is not None:
+                return wrap_groups(joint, parts, groups, captured, run_forward, compile_backward, self.state)
+            parts = without_cuts(joint, parts)
         replay = EagerBackward(captured, joint, parts, self.state)
         return wrap_training(joint, parts, captured.outputs, run_forward, compile_backward, replay, self.state)
 

@@ -140,9 +140,6 @@ def write_forward(graph: TrainingGraph, run: Callable[..., Any], replay: EagerBa
     if graph.state.autocast:
         guards.append(torch_compat.without_autocast_guard())
     write_run(code, [*graph.slots, *graph.extras], graph.inputs, guards)
-    numbers, tensors = graph.saved_names()
-    code.line(f"ctx.save_for_backward({', '.join(tensors)})")
-    code.line("ctx.set_materialize_grads(False)")
     fixed = [
         slot
         for slot, info in zip(graph.slots, graph.joint.epilogue.slots)
@@ -150,17 +147,25 @@ def write_forward(graph: TrainingGraph, run: Callable[..., Any], replay: EagerBa
     ]
     if fixed:
         code.line(f"ctx.mark_non_differentiable({', '.join(fixed)})")
-    if numbers:
-        code.line(f"ctx.numbers = {tuple_text(numbers)}")
-    shapes = [f"s{slot}.shape" for slot in graph.symbolic_tangents()]
-    if shapes:
-        code.line(f"ctx.shapes = {tuple_text(shapes)}")
-    _remember_unsaved(code, replay)
-    _watch(code, graph)
+    write_keeping(code, graph, replay)
     code.line(f"return {tuple_text(graph.slots)}")
     function = code.finish()
     follow(function, code.namespace, "run", run)
     return function
+
+
+def write_keeping(code: Code, graph: TrainingGraph, replay: EagerBackward) -> None:
+    """Lines of a forward: what its context keeps."""
+    numbers, tensors = graph.saved_names()
+    code.line(f"ctx.save_for_backward({', '.join(tensors)})")
+    code.line("ctx.set_materialize_grads(False)")
+    if numbers:
+        code.line(f"ctx.numbers = {tuple_text(numbers)}")
+    shapes = [f"{graph.slots[slot]}.shape" for slot in graph.symbolic_tangents()]
+    if shapes:
+        code.line(f"ctx.shapes = {tuple_text(shapes)}")
+    _remember_unsaved(code, replay)
+    _watch(code, graph)
 
 
 def _remember_unsaved(code: Code, replay: EagerBackward) -> None:

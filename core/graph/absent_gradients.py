@@ -16,6 +16,7 @@ import torch.fx as fx
 
 from .geometry import is_static
 from .partition import is_impure
+from .symbols import expression
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def partial_backward(
     """`whole` without the tangents at `absent`, for the gradients at `reached`. saved: how many of its placeholders are
     saved values.
 
-    None where a part needs zeros of a size that is no number.
+    None where a part needs zeros of a size that no placeholder tells.
     """
     placeholders = [node for node in whole.graph.nodes if node.op == "placeholder"]
     writer = _Writer(whole)
@@ -56,6 +57,44 @@ def partial_backward(
         tuple(at for at in kept if at < saved),
         tuple(at - saved for at in kept if at >= saved),
     )
+
+
+def group_backward(
+    whole: fx.GraphModule, saved: int, starts: Sequence[int], cuts: Mapping[int, int], wanted: Sequence[int]
+) -> PartialBackward | None:
+    """The part of `whole` that takes the gradients of the tangents `starts`, for the results at `wanted`.
+
+    cuts: of each tangent at which the backward is cut, the position of the result that stands for the whole gradient
+    there; the part takes that for one of its starts, and none of the others. tangents of the result: as `starts`.
+    """
+    placeholders = [node for node in whole.graph.nodes if node.op == "placeholder"]
+    outputs = next(node for node in reversed(whole.graph.nodes) if node.op == "output").args[0]
+    totals = {outputs[position]: tangent for tangent, position in cuts.items()}
+    writer = _Writer(whole)
+    for node in placeholders[:saved]:
+        writer.copy(node)
+    taken: dict[fx.Node, fx.Node] = {}
+    for tangent in starts:
+        node = placeholders[saved + tangent]
+        if tangent in cuts:
+            taken[outputs[cuts[tangent]]] = writer.input(f"cut_{node.name}", outputs[cuts[tangent]])
+        else:
+            writer.copy(node)
+            writer.live.add(node)
+    for node in placeholders[saved:]:
+        if node not in writer.live:
+            writer.gone.add(node)
+    for node in whole.graph.nodes:
+        if node in totals:
+            writer.replace(node, taken.get(node))
+        elif node.op not in ("placeholder", "output"):
+            writer.write(node)
+    results = [writer.result(outputs[at]) for at in wanted]
+    if writer.failed:
+        return None
+    writer.graph.output(tuple(results))
+    kept = writer.tidy(placeholders[:saved], keep=len(starts))
+    return PartialBackward(fx.GraphModule(whole, writer.graph, "BackwardGraph"), tuple(kept), tuple(starts))
 
 
 class _Writer:
@@ -121,11 +160,15 @@ class _Writer:
 
     def _zeros(self, node: fx.Node) -> Any:
         fake = node.meta.get("val")
-        if not isinstance(fake, torch.Tensor) or not is_static(fake) or fake.layout is not torch.strided:
+        if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
             self.failed = True
             return None
-        order = sorted(range(fake.dim()), key=lambda dim: (-fake.stride(dim), dim))
-        sizes = [fake.shape[dim] for dim in order]
+        order = list(range(fake.dim()))
+        if is_static(fake):
+            order.sort(key=lambda dim: (-fake.stride(dim), dim))
+        sizes = [self._size(node, fake.shape[dim]) for dim in order]
+        if self.failed:
+            return None
         made = self._call(
             node, torch.ops.aten.full.default, (sizes, 0), {"dtype": fake.dtype, "device": fake.device}, fake
         )
@@ -134,18 +177,35 @@ class _Writer:
         back = [order.index(dim) for dim in range(fake.dim())]
         return self._call(node, torch.ops.aten.permute.default, (made, back), {}, fake)
 
+    def _size(self, place: fx.Node, size: Any) -> Any:
+        """A size as an argument: a number, or the node that gives it."""
+        if isinstance(size, int):
+            return size
+        wanted = expression(size)
+        for original, node in self._copies.items():
+            value = original.meta.get("val")
+            if isinstance(value, torch.SymInt) and expression(value) == wanted:
+                return node
+            if isinstance(value, torch.Tensor) and value.layout is torch.strided and original.op == "placeholder":
+                for dim, there in enumerate(value.shape):
+                    if isinstance(there, torch.SymInt) and expression(there) == wanted:
+                        return self._call(place, torch.ops.aten.sym_size.int, (node, dim), {}, value)
+        self.failed = True
+        return None
+
     def _call(self, place: fx.Node, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any], like: Any) -> fx.Node:
         node = self.graph.call_function(op, tuple(args), dict(kwargs))
         node.meta.update({key: place.meta[key] for key in ("torch_node", "user_line") if key in place.meta})
         with like.fake_mode, torch.no_grad():
-            values = [arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in args]
-            node.meta.update(val=op(*values, **kwargs), original_aten=op, backward=True)
+            values, options = fx.node.map_arg((tuple(args), dict(kwargs)), lambda arg: arg.meta["val"])
+            node.meta.update(val=op(*values, **options), original_aten=op, backward=True)
         return node
 
-    def tidy(self, placeholders: Sequence[fx.Node]) -> list[int]:
-        """Erase what nothing uses; the positions of the placeholders that are left."""
+    def tidy(self, placeholders: Sequence[fx.Node], keep: int = 0) -> list[int]:
+        """Erase what nothing uses, but for `keep` placeholders behind these; the positions of those that are left."""
+        others = [node for node in self.graph.nodes if node.op == "placeholder"][len(placeholders) :]
         for node in reversed(self.graph.nodes):
-            if node.op != "output" and not node.users and not is_impure(node):
+            if node.op != "output" and not node.users and not is_impure(node) and node not in others[:keep]:
                 if node.op != "placeholder" or node.name not in self._symbols(placeholders):
                     self.graph.erase_node(node)
         left = set(self.graph.nodes)

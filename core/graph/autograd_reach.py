@@ -21,11 +21,12 @@ from .geometry import has_storage, storage_key
 class Reach:
     """By start: the positions of the edges that it reaches, and of the starts that a backward from it leaves unusable
     (those that meet a node with saved tensors which this backward has met; itself among them if there is any). keeps:
-    keys of the storages of which something is saved on its way."""
+    keys of the storages of which something is saved on its way. cuts: the starts at which its way ends."""
 
     inputs: tuple[frozenset[int], ...]
     frees: tuple[frozenset[int], ...]
     keeps: tuple[frozenset[Any], ...]
+    cuts: tuple[frozenset[int], ...] = ()
 
     @staticmethod
     def unknown(starts: int, edges: int) -> Reach:
@@ -33,19 +34,22 @@ class Reach:
         return Reach((frozenset(range(edges)),) * starts, (frozenset(range(starts)),) * starts, (frozenset(),) * starts)
 
 
-def autograd_reach(starts: Sequence[torch.Tensor], edges: Sequence[Any]) -> Reach:
-    """Walk the nodes between `starts` and the gradient edges `edges`, without going behind those."""
+def autograd_reach(starts: Sequence[torch.Tensor], edges: Sequence[Any], cuts: Sequence[int] = ()) -> Reach:
+    """Walk the nodes between `starts` and the gradient edges `edges`, without going behind those; nor from one start
+    behind another one that is in `cuts`."""
     ends = {(edge.node, edge.output_nr): at for at, edge in enumerate(edges)}
+    inputs = dict(ends)
     roots = [torch.autograd.graph.get_gradient_edge(start) for start in starts]
+    ends.update(((roots[cut].node, roots[cut].output_nr), len(edges) + at) for at, cut in enumerate(cuts))
     met: dict[Any, int] = {}
-    reached = [0] * len(edges)
+    reached = [0] * (len(edges) + len(cuts))
     for at, root in enumerate(roots):
-        end = ends.get((root.node, root.output_nr))
+        end = inputs.get((root.node, root.output_nr))
         if end is None:
             met[root.node] = met.get(root.node, 0) | 1 << at
         else:
             reached[end] |= 1 << at
-    order, below = _in_order(list(met), ends)
+    order, below = in_order(list(met), ends)
     together: set[int] = set()
     keepers: dict[int, int] = {}
     for node in order:
@@ -63,13 +67,14 @@ def autograd_reach(starts: Sequence[torch.Tensor], edges: Sequence[Any]) -> Reac
                 keepers[key] = keepers.get(key, 0) | mask
     count = range(len(starts))
     return Reach(
-        tuple(frozenset(end for end, mask in enumerate(reached) if mask >> at & 1) for at in count),
+        tuple(frozenset(end for end in range(len(edges)) if reached[end] >> at & 1) for at in count),
         tuple(frozenset(o for o in count if any(m >> at & 1 and m >> o & 1 for m in together)) for at in count),
         tuple(frozenset(key for key, mask in keepers.items() if mask >> at & 1) for at in count),
+        tuple(frozenset(c for end, c in enumerate(cuts, len(edges)) if reached[end] >> at & 1) for at in count),
     )
 
 
-def _in_order(roots: list[Any], ends: dict[Any, int]) -> tuple[list[Any], dict[Any, list[Any]]]:
+def in_order(roots: list[Any], ends: dict[Any, int]) -> tuple[list[Any], dict[Any, list[Any]]]:
     """The nodes at and behind `roots`, each before those that follow it, and the edges that lead on from each."""
     below: dict[Any, list[Any]] = {}
     finished: list[Any] = []

@@ -9,6 +9,7 @@ import torch.fx as fx
 
 from .autograd_reach import Reach
 from .captured import GraphInput
+from .node_groups import Groups
 from .outputs import Epilogue, Output, SlotInfo
 from .symbols import ShapeFacts
 from .wrapper_tensors import Build
@@ -89,9 +90,10 @@ class JointGraph:
     tangents: positions of the placeholders that are incoming gradients; tangent_slots: the slot each belongs to;
     tangent_infos: the layout each was recorded with, to which what autograd hands in must be brought.
     forward_outputs: number of slots. gradients: per input the position of its gradient in the output, None for none;
-    behind them the positions of what `carried` makes gradients of. reach: what the gradient of each tangent, by its
-    place in `tangents`, reaches and uses up in eager, and for which tensors eager checks that they weren't written to; of inputs, their positions, and of
-    `keeps`, ("input" or "slot", index).
+    behind them the positions of what `carried` makes gradients of.
+    reach: what the gradient of each tangent, by its place in `tangents`, reaches and uses up in eager; and for which
+    tensors eager checks that they weren't written to: ("input" or "slot", index). Of inputs, their positions.
+    groups: where several nodes of autograd are needed.
     Node meta as in FunctionalGraph, and "backward": True for what the backward recorded, which may include nodes that
     depend on no tangent.
     """
@@ -106,6 +108,7 @@ class JointGraph:
     forward_outputs: int
     gradients: tuple[int | None, ...]
     reach: Reach
+    groups: Groups | None = None
     carried: Carried | None = None
 
     def outputs(self) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ Hooks, detach, no_grad regions and custom functions come out as in eager, becaus
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -23,6 +24,8 @@ from .finish import close_graph, usable_record
 from .functional import JointGraph
 from .functionalize import Functionalizer, is_random
 from .geometry import has_storage, is_dense, is_static, overlaps, storage_key
+from .gradient_cuts import Cuts
+from .node_groups import Groups, NodeGroup, groups_of
 from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
@@ -54,14 +57,17 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
     tangents = [_tangent(record, plan.slot_fakes[at]) for at in starts]
     carrying = Carrying(plain, plan, record.fake_mode, lambda fake: _tangent(record, fake))
     reach = Reach.unknown(len(starts) + len(carrying.slots), len(captured.inputs))
+    groups: Groups | None = None
     if plain is None and starts:
-        reach = _reach(record, plan, starts, wanted)
-    calls, gradients = _run_backward(
-        record,
-        [*(plan.slot_fakes[at] for at in starts), *carrying.roots],
-        [record.facts[at] for at in wanted] + carrying.wanted,
-        [*tangents, *carrying.tangents],
-    )
+        reach, groups = _reach(record, plan, starts, wanted)
+    cuts = Cuts([plan.slot_fakes[at] for at in starts], groups.groups if groups is not None else ())
+    with cuts:
+        calls, gradients = _run_backward(
+            record,
+            [*(plan.slot_fakes[at] for at in starts), *carrying.roots],
+            [record.facts[at] for at in wanted] + carrying.wanted,
+            [*tangents, *carrying.tangents],
+        )
     starts, tangents = [*starts, *carrying.slots], [*tangents, *carrying.slot_tangents]
     placeholders = _add_tangents(functionalizer, starts, tangents)
     functionalizer.foresee(calls)
@@ -71,6 +77,8 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
     own = carrying.split(dict(zip(wanted, gradients)), gradients[len(wanted) :], len(captured.inputs))
     nodes = [_gradient_node(functionalizer, fake) for fake in own]
     results = (*plan.slots, *(node for node in nodes if node is not None))
+    totals = cuts.results(lambda fake: _gradient_node(functionalizer, fake), len(results))
+    results = (*results, *cuts.nodes)
     positions = itertools.count(len(plan.slots))
     close_graph(functionalizer, results)
     return JointGraph(
@@ -84,14 +92,25 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
         forward_outputs=len(plan.slots),
         gradients=tuple(None if node is None else next(positions) for node in nodes),
         reach=reach,
+        groups=groups and dataclasses.replace(groups, cuts=totals),
         carried=carrying.carried,
     )
 
 
-def _reach(record: AtenRecord, plan: OutputPlan, starts: Sequence[int], wanted: Sequence[int]) -> Reach:
-    """What each start reaches and uses up, and which inputs and slots eager keeps for its gradient."""
-    edges = [facts.gradient_edge() for facts in (record.facts[at] for at in wanted) if facts is not None]
-    found = autograd_reach([plan.slot_fakes[at] for at in starts], edges)
+def _reach(
+    record: AtenRecord, plan: OutputPlan, starts: Sequence[int], wanted: Sequence[int]
+) -> tuple[Reach, Groups | None]:
+    """What each start reaches and uses up, and which inputs and slots eager keeps for its gradient; and the groups."""
+    inputs = [facts for facts in (record.facts[at] for at in wanted) if facts is not None]
+    edges = [facts.gradient_edge() for facts in inputs]
+    fakes = [plan.slot_fakes[at] for at in starts]
+    parts, ends_between = groups_of(fakes, edges, [facts.is_leaf for facts in inputs])
+    whole, found = autograd_reach(fakes, edges), autograd_reach(fakes, edges, ends_between)
+    groups = []
+    for part in parts:
+        ends = frozenset().union(*(found.inputs[start] for start in part))
+        cuts = frozenset().union(*(found.cuts[start] for start in part))
+        groups.append(NodeGroup(tuple(part), tuple(wanted[end] for end in sorted(ends)), tuple(sorted(cuts))))
     places: dict[int, tuple[str, int]] = {}
     for at, fake in enumerate(plan.slot_fakes):
         if isinstance(fake, torch.Tensor) and has_storage(fake):
@@ -99,11 +118,16 @@ def _reach(record: AtenRecord, plan: OutputPlan, starts: Sequence[int], wanted: 
     for at, facts in enumerate(record.facts):
         if facts is not None and has_storage(facts.fake):
             places[storage_key(facts.fake)] = ("input", at)
-    return Reach(
-        tuple(frozenset(wanted[end] for end in ends) for ends in found.inputs),
-        found.frees,
-        tuple(frozenset(places[key] for key in keys if key in places) for keys in found.keeps),
-    )
+
+    def placed(reach: Reach) -> Reach:
+        return Reach(
+            tuple(frozenset(wanted[end] for end in ends) for ends in reach.inputs),
+            reach.frees,
+            tuple(frozenset(places[key] for key in keys if key in places) for keys in reach.keeps),
+            reach.cuts,
+        )
+
+    return placed(whole), Groups(tuple(groups), placed(found)) if groups else None
 
 
 def _open_sizes_of_masks(record: AtenRecord) -> None:

@@ -245,3 +245,131 @@ def test_what_a_later_backward_needs_is_freed_with_the_last_one():
     gc.collect()
     assert first.grad_fn is not None and second.grad_fn is not None
     assert [ref for ref in kept if ref() is not None] == []
+
+
+def test_a_gradient_with_respect_to_a_result_that_another_one_is_made_of():
+    def program(x, weight):
+        hidden = (x @ weight.t()).sin()
+        return (hidden * hidden).exp(), hidden, hidden * 2
+
+    def caller(results, inputs):
+        loss, hidden, double = results
+        hidden.retain_grad()
+        seen = []
+        hidden.register_hook(lambda gradient: seen.append(gradient.clone()))
+        inner = torch.autograd.grad(loss.sum(), hidden, retain_graph=True)[0]
+        (loss.sum() + hidden.sum() + double.sum()).backward()
+        return [inner, hidden.grad, seen, *(item.grad for item in inputs)]
+
+    both(program, caller, 2)
+
+
+def test_a_hook_on_such_a_result_changes_what_goes_on():
+    def program(x):
+        hidden = x.exp()
+        return hidden.sin().sum(), hidden
+
+    def caller(results, inputs):
+        results[1].register_hook(lambda gradient: gradient * 3 + 1)
+        results[0].backward()
+        return inputs[0].grad
+
+    both(program, caller)
+
+
+def test_gradients_of_gradients_go_through_such_a_result_once():
+    def program(x, weight):
+        hidden = (x * weight).tanh()
+        return (hidden**3).sum(), hidden
+
+    def caller(results, inputs):
+        first = torch.autograd.grad(results[0] + results[1].sum(), inputs, create_graph=True)
+        sum(item.pow(2).sum() for item in first).backward()
+        return [*first, *(item.grad for item in inputs)]
+
+    both(program, caller, 2)
+
+
+def test_a_backward_leaves_the_history_of_inputs_alone_that_its_result_is_not_made_of():
+    def program(x, y, unread):
+        return x.sin(), y.cos(), (unread * 2).detach()
+
+    for run in (core.compile(program, backend="aot_eager"), program):
+        roots = leaves(3)
+        inputs = [root.exp() for root in roots]
+        results = run(*inputs)
+        results[0].sum().backward()
+        results[1].sum().backward()
+        inputs[2].sum().backward()
+        assert all(root.grad is not None for root in roots)
+
+
+def test_results_on_each_others_way_both_ways_stay_together():
+    def program(x):
+        first = x.exp()
+        shared = first.sin()
+        second = shared.cos()
+        return shared * second * first, first, second, shared + x
+
+    def caller(results, inputs):
+        first = torch.autograd.grad(sum(result.sum() for result in results), inputs, retain_graph=True)
+        (results[0] * results[2]).sum().backward(retain_graph=True)
+        results[1].sum().backward()
+        return [*first, inputs[0].grad]
+
+    both(program, caller)
+
+
+def test_hidden_results_of_layers_with_sizes_that_change():
+    def program(x, weight):
+        hidden = [x]
+        for _ in range(3):
+            hidden.append(F.layer_norm(hidden[-1] + (hidden[-1] @ weight.t()).relu(), (4,)))
+        return hidden[-1].sum(), hidden[1:]
+
+    run = core.compile(program, backend="aot_eager", dynamic=True)
+    for size in (3, 5, 2):
+        notes = []
+        for function in (run, program):
+            x, weight = leaves(2, size, 4)
+            weight = torch.eye(4, requires_grad=True)
+            loss, hidden = function(x, weight)
+            for each in hidden:
+                each.retain_grad()
+            (loss + hidden[0].pow(2).sum()).backward()
+            notes.append([*(each.grad for each in hidden), x.grad, weight.grad])
+        same(*notes)
+    assert core.stats()["graphs"] == 1
+
+
+def test_where_the_backward_cannot_be_told_apart_one_node_serves(monkeypatch):
+    from core.backends import grouped_training
+
+    def program(x):
+        hidden = x.exp()
+        return hidden.sin() * 2, hidden
+
+    def caller(results, inputs):
+        (results[0].sum() + results[1].sum()).backward(retain_graph=True)
+        results[0].sum().backward()
+        return inputs[0].grad
+
+    monkeypatch.setattr(grouped_training, "group_partitions", lambda joint, parts: None)
+    both(program, caller)
+
+
+def test_a_number_among_the_results_and_a_written_input_with_nodes_of_their_own():
+    def program(x, y, state):
+        state.add_(1)
+        hidden = x.sigmoid() + state
+        return hidden.log(), x.shape[0], hidden, y.round(), (y * 2).detach()
+
+    notes = []
+    for run in (core.compile(program, backend="aot_eager"), program):
+        x, y, state = *leaves(2), torch.ones(3, 4)
+        result, number, hidden, rounded, detached = run(x, y, state)
+        (gradient,) = torch.autograd.grad(result.sum(), hidden, retain_graph=True)
+        result.sum().backward()
+        rounded.sum().backward()
+        notes.append([gradient, x.grad, y.grad, state, number, rounded.requires_grad, detached.requires_grad])
+    same(*notes)

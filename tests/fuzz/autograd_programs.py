@@ -69,7 +69,10 @@ BINARY = (
     "torch.stack([{a}, {b}]).sum(0)", "torch.stack([{a}, {b}]).unbind(0)[1]", "torch.hypot({a}, {b})",
 )  # fmt: skip
 WRITES = ("{a}.mul_(2)", "{a}.add_({b})", "{a}[:, 0] = {b}[:, 1]", "{a}.copy_({b})", "{a}.relu_()", "{a}[0].exp_()")
-HOOKS = ("{a}.register_hook(lambda gradient: gradient * 3)", "{a}.register_hook(lambda gradient: gradient + 1)")
+HOOKS = (
+    "{a}.register_hook(lambda gradient: None if gradient is None else gradient * 3)",
+    "{a}.register_hook(lambda gradient: None if gradient is None else gradient + 1)",
+)
 VIEWS = ("{a}[0]", "{a}.t()", "{a}.sum()", "{a}.reshape(-1)", "{a}[..., 1:3]", "{a}.mean(0)")
 
 

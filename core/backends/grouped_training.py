@@ -1,0 +1,159 @@
+"""Training with several nodes of autograd: the graph runs once, and each group of its results gets its history.
+
+Enters: a JointGraph whose groups say which results belong together, its Partition, the forward's call. Leaves: a
+callable `(*inputs) -> outputs of the program`. What one group leads to goes through the results of another, where
+callers have their hooks and ask for gradients.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from .. import torch_compat
+from ..graph.absent_gradients import group_backward
+from ..graph.captured import CapturedGraph
+from ..graph.functional import JointGraph
+from ..graph.node_groups import Groups, NodeGroup
+from ..graph.partition import Partition, is_impure
+from ..torch_compat import saved
+from .backward_parts import Backwards, Releases, Watched
+from .double_backward import EagerBackward
+from .epilogue import write_epilogue
+from .generated import Code, names, tuple_text
+from .training import TrainingGraph, with_gradients, write_backward, write_keeping
+from .wrapper import CallState, follow, write_run
+
+
+class GroupGraph(TrainingGraph):
+    """What the functions of one group are written from: its slots and tangents are numbered for themselves.
+
+    takes: the names of its arguments; gives: the names of its results; everything: names of all values of a run.
+    """
+
+    def __init__(
+        self, joint: JointGraph, parts: Partition, state: CallState, groups: Groups, group: NodeGroup, part: Partition
+    ) -> None:
+        super().__init__(joint, parts, state)
+        self.everything = (*self.inputs, *self.slots, *self.extras)
+        numbers = {start: at for at, start in enumerate(group.starts)}
+        self.given = [joint.tangent_slots[start] for start in group.starts]
+        self.cut_slots = [joint.tangent_slots[cut] for cut in group.cuts]
+        self.takes = [*(f"i{at}" for at in group.inputs), *(f"s{at}" for at in self.cut_slots)]
+        self.gives = [f"s{slot}" for slot in self.given]
+        outputs = joint.outputs()
+        behind = {cut: outputs[place] for cut, _, place in groups.cuts}
+        tangents = {at: self.tangents[joint.tangent_slots[start]] for start, at in numbers.items()}
+        tangents.update((at, behind[start].meta["val"]) for start, at in numbers.items() if start in behind)
+        reach = groups.reach
+        reached = [
+            frozenset(at for at, index in enumerate(group.inputs) if index in reach.inputs[start])
+            | frozenset(at for at, cut in enumerate(group.cuts, len(group.inputs)) if cut in reach.cuts[start])
+            for start in group.starts
+        ]
+        frees = tuple(
+            frozenset(numbers[other] for other in reach.frees[start] if other in numbers) for start in numbers
+        )
+        self.joint = dataclasses.replace(
+            joint,
+            reach=dataclasses.replace(reach, frees=frees),
+            tangents=tuple(range(len(numbers))),
+            tangent_slots=tuple(range(len(numbers))),
+        )
+        self.parts = part
+        self.tangents = tangents
+        self.slots = self.gives
+        self.edges = {at: at for at in range(len(self.takes))}
+        self.backwards = Backwards(self.joint, self.parts, reached)
+        self.releases = Releases(self.joint, self.parts, self.backwards)
+        self.watched = Watched(joint, self.parts, [reach.keeps[start] for start in group.starts])
+
+
+def group_partitions(joint: JointGraph, parts: Partition) -> list[Partition] | None:
+    """The partition as each group sees it; None where the backward of one can't be told apart."""
+    groups = joint.groups
+    if groups is None:
+        return None
+    first = joint.forward_outputs
+    before = {cut: place - first for cut, place, _ in groups.cuts}
+    behind = {cut: place - first for cut, _, place in groups.cuts}
+    found = []
+    for group in groups.groups:
+        places = [parts.gradients[at] for at in group.inputs] + [before[cut] for cut in group.cuts]
+        wanted = [place for place in places if place is not None]
+        part = group_backward(parts.backward, len(parts.saved), group.starts, behind, wanted)
+        if part is None:
+            return None
+        gradients = tuple(None if place is None else wanted.index(place) for place in places)
+        saved_by_it = tuple(parts.saved[at] for at in part.saved)
+        found.append(dataclasses.replace(parts, backward=part.module, saved=saved_by_it, gradients=gradients))
+    return found
+
+
+def without_cuts(joint: JointGraph, parts: Partition) -> Partition:
+    """The partition for one node: its backward gives the gradients of the inputs alone."""
+    graph = copy.deepcopy(parts.backward.graph)
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    output.args = (tuple(output.args[0])[: sum(place is not None for place in joint.gradients)],)
+    graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or is_impure(node))
+    return dataclasses.replace(parts, backward=fx.GraphModule(parts.backward, graph, "BackwardGraph"))
+
+
+def wrap_groups(
+    joint: JointGraph,
+    parts: Partition,
+    of_groups: Sequence[Partition],
+    captured: CapturedGraph,
+    run_forward: Callable[..., Any],
+    compile_backward: Callable[[fx.GraphModule], Callable[..., Any]],
+    state: CallState,
+) -> Callable[..., tuple[Any, ...]]:
+    """Wrap a forward artifact, and the backward artifacts of the groups to come, each with its partition."""
+    groups = joint.groups
+    assert groups is not None
+    inputs, slots = names("i", len(joint.inputs)), names("s", joint.forward_outputs)
+    extras = [f"s{value.index}" for value in parts.saved if value.kind == "extra"]
+    code = Code("compiled", inputs)
+    code.namespace["run"] = run_forward
+    guards = [torch_compat.below_autograd_guard()]
+    if state.autocast:
+        guards.append(torch_compat.without_autocast_guard())
+    write_run(code, [*slots, *extras], inputs, guards)
+    code.line(f"values = {tuple_text([*inputs, *slots, *extras])}")
+    for at, (group, part) in enumerate(zip(groups.groups, of_groups)):
+        graph = GroupGraph(joint, parts, state, groups, group, part)
+        code.namespace[f"apply{at}"] = _function(graph, captured, joint, group, compile_backward, state)
+        code.line(f"{tuple_text(graph.gives)} = apply{at}({', '.join([*graph.takes, 'values'])})")
+    requires_grad = [item.requires_grad for item in joint.inputs]
+    write_epilogue(code, joint.epilogue, captured.outputs, grad_enabled=True, requires_grad=requires_grad)
+    compiled = code.finish()
+    follow(compiled, code.namespace, "run", run_forward)
+    return compiled if state.grad_enabled else with_gradients(compiled)
+
+
+def _function(
+    graph: GroupGraph,
+    captured: CapturedGraph,
+    joint: JointGraph,
+    group: NodeGroup,
+    compile_backward: Callable[[fx.GraphModule], Callable[..., Any]],
+    state: CallState,
+) -> Callable[..., Any]:
+    """`apply` of the autograd function of one group: `(*takes, all values) -> its results`."""
+    replay = EagerBackward(captured, joint, graph.parts, state, (graph.given, group.inputs, graph.cut_slots))
+    code = Code("forward", ["ctx", *names("x", len(graph.takes)), "values"])
+    code.line(f"{tuple_text(graph.everything)} = values")
+    write_keeping(code, graph, replay)
+    code.line(f"return {tuple_text(graph.gives)}")
+    backward = Code("backward", ["ctx", *names("g", len(graph.gives))])
+    backward.namespace["plain_backward"] = write_backward(graph, compile_backward, replay)
+    backward.line(f"return (*plain_backward(ctx, {', '.join(names('g', len(graph.gives)))}), None)")
+    members = {"forward": staticmethod(code.finish()), "backward": staticmethod(backward.finish())}
+    function = type("CompiledGraph", (torch.autograd.Function,), members)
+    saved.defaults_of(function).rest = None  # type: ignore[attr-defined]
+    return torch_compat.function_apply(function)  # type: ignore[no-any-return]

@@ -1,0 +1,162 @@
+"""Which results of a program are nodes of autograd of their own: what callers see of eager's many nodes.
+
+A gradient may be asked for with respect to a result that another result is made of, and a hook there sees all of it.
+A backward leaves alone the history of inputs that its result is not made of. So nodes of eager's
+that are connected form a group, without the edges at which a result itself lies; each group becomes one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .autograd_reach import Reach, in_order
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """starts: the tangents that it takes; inputs: the inputs that its gradients go to; cuts: the starts of other groups
+    that they go to."""
+
+    starts: tuple[int, ...]
+    inputs: tuple[int, ...] = ()
+    cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Groups:
+    """groups: those that others lead to first; reach: what each start reaches and uses up in its own group. cuts: for
+    each start that another group leads to, the positions in the output of the joint graph of the whole gradient there,
+    before and behind the cut."""
+
+    groups: tuple[NodeGroup, ...]
+    reach: Reach
+    cuts: tuple[tuple[int, int, int], ...] = ()
+
+
+def groups_of(
+    starts: Sequence[torch.Tensor], edges: Sequence[Any], leaf: Sequence[bool]
+) -> tuple[list[list[int]], list[int]]:
+    """The starts of each group, those first that others are made of; empty where one node for all
+    inputs will do. And the starts at which other groups end.
+
+    leaf: of each edge, whether it is a leaf's: nothing lies behind that.
+    """
+    ends = {(edge.node, edge.output_nr): at for at, edge in enumerate(edges)}
+    roots = [torch.autograd.graph.get_gradient_edge(start) for start in starts]
+    keys = [(root.node, root.output_nr) for root in roots]
+    if any(key in ends for key in keys):
+        return [], []
+    cuts = {key: at for at, key in enumerate(keys) if keys.count(key) == 1 and not starts[at]._backward_hooks}
+    order, below = in_order([root.node for root in roots], ends)
+    joined = _Joined()
+    for node in order:
+        for key in below[node]:
+            if key not in ends and key not in cuts:
+                joined.join(node, key[0])
+    while True:
+        _let_go_of_inner(order, below, cuts, joined)
+        found = _parts(roots, order, below, ends, cuts, joined, leaf)
+        together = _equal(found)
+        if together is None:
+            break
+        joined.join(*together)
+    ordered = _sorted(found)
+    met = frozenset().union(*(part.histories for part in found))
+    if ordered is None or (len(ordered) < 2 and all(at in met for at, is_leaf in enumerate(leaf) if not is_leaf)):
+        return [], []
+    return ordered, sorted({start for part in found for start in part.behind})
+
+
+def _let_go_of_inner(order: Sequence[Any], below: dict[Any, list[Any]], cuts: dict[Any, int], joined: _Joined) -> None:
+    """Forget the cuts at results that their own group leads to: what arrives there is not told apart."""
+    while True:
+        inner = {key for node in order for key in below[node] if key in cuts and joined.of(key[0]) is joined.of(node)}
+        if not inner:
+            return
+        for node in order:
+            for key in inner.intersection(below[node]):
+                joined.join(node, key[0])
+        for key in inner:
+            del cuts[key]
+
+
+class _Joined:
+    """Sets of nodes that are put together one by one."""
+
+    def __init__(self) -> None:
+        self._above: dict[Any, Any] = {}
+
+    def of(self, node: Any) -> Any:
+        """The node that stands for the set of this one."""
+        while node in self._above:
+            node = self._above[node]
+        return node
+
+    def join(self, first: Any, second: Any) -> None:
+        """The sets of both become one."""
+        first, second = self.of(first), self.of(second)
+        if first is not second:
+            self._above[second] = first
+
+
+@dataclass
+class _Part:
+    """starts: its own; behind: the starts of other parts that it leads to; histories: the inputs with a history."""
+
+    node: Any
+    starts: list[int]
+    behind: set[int]
+    histories: set[int]
+
+
+def _parts(
+    roots: Sequence[Any],
+    order: Sequence[Any],
+    below: dict[Any, list[Any]],
+    ends: dict[Any, int],
+    cuts: dict[Any, int],
+    joined: _Joined,
+    leaf: Sequence[bool],
+) -> list[_Part]:
+    parts: dict[Any, _Part] = {}
+    for at, root in enumerate(roots):
+        node = joined.of(root.node)
+        parts.setdefault(node, _Part(node, [], set(), set())).starts.append(at)
+    for node in order:
+        part = parts.setdefault(joined.of(node), _Part(joined.of(node), [], set(), set()))
+        for key in below[node]:
+            if key in ends:
+                part.histories.update(() if leaf[ends[key]] else (ends[key],))
+            elif key in cuts and joined.of(key[0]) is not part.node:
+                part.behind.add(cuts[key])
+    return list(parts.values())
+
+
+def _equal(parts: Sequence[_Part]) -> tuple[Any, Any] | None:
+    """Two parts that can't be told from one: they lead to the same histories and results, and nothing leads to them."""
+    taken = {start for part in parts for start in part.behind}
+    for at, first in enumerate(parts):
+        for second in parts[:at]:
+            same = first.behind == second.behind and first.histories == second.histories
+            if same and not taken.intersection((*first.starts, *second.starts)):
+                return first.node, second.node
+    return None
+
+
+def _sorted(parts: Sequence[_Part]) -> list[list[int]] | None:
+    """The starts of the parts, each behind those that it leads to; None where they lead to each other in a circle."""
+    found: list[list[int]] = []
+    there: set[int] = set()
+    left = list(parts)
+    while left:
+        ready = next((part for part in left if part.behind <= there), None)
+        if ready is None:
+            return None
+        left.remove(ready)
+        there.update(ready.starts)
+        found.append(ready.starts)
+    return found

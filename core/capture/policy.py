@@ -71,6 +71,7 @@ TORCH_RULES = (
             "torch._higher_order_ops.scan",
             "torch.optim",
             "torch.utils._foreach_utils",
+            "torch.testing._comparison",
             "torch.amp.grad_scaler",
             "torch.distributed._functional_collectives",
             "torch._dynamo.external_utils",  # what graphs of compiled autograd call

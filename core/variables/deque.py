@@ -1,10 +1,15 @@
-"""collections.deque."""
+"""collections.deque.
+
+A deque from outside whose content nothing has asked for stays unread: appending to it needs no guard, and only the new
+items are written, so that one entry serves a program that keeps the last losses, or what it saw.
+"""
 
 from __future__ import annotations
 
 import collections
+import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..guards.checks import Length, Predicate, TypeIs
@@ -36,20 +41,24 @@ def from_value(tx: Tracer, value: collections.deque[Any], source: Any) -> VT:
 
 
 def contents(tx: Tracer, value: collections.deque[Any], source: Any) -> DequeVariable:
-    """As from_value without the guard on the type: for the contents of an object whose class extends deque.
+    """As from_value without the guard on the type: for the contents of an object whose class extends deque."""
+    if source is None:
+        return DequeVariable([tx.lazy(item, None) for item in deque_items(value)], value.maxlen)
+    made = DequeVariable(source=source)
+    made.later = functools.partial(_read, tx, value, source)
+    return made
 
-    A deque of literals is guarded by value at once; the items of others are reached through a list of them.
-    """
+
+def _read(tx: Tracer, value: collections.deque[Any], source: Any) -> collections.deque[VT]:
+    """What is in a deque from outside. One of literals is guarded by value; others are reached through a list."""
     items = deque_items(value)
-    if source is None or all(map(is_plain, items)):
-        if source is not None:
-            tx.guard(source, Predicate((source,), SameDeque(value)))
-        return DequeVariable([tx.lazy(item, None) for item in items], value.maxlen, source)
+    if all(map(is_plain, items)):
+        tx.guard(source, Predicate((source,), SameDeque(value)))
+        return collections.deque((tx.lazy(item, None) for item in items), value.maxlen)
     place = CallSource(source, deque_items)
     tx.guard(place, Length(len(items)))
     tx.guard(source, Predicate((source,), SameBound(value.maxlen)))
-    lazy = [tx.lazy(item, ListItemSource(place, i)) for i, item in enumerate(items)]
-    return DequeVariable(lazy, value.maxlen, source)
+    return collections.deque((tx.lazy(item, ListItemSource(place, i)) for i, item in enumerate(items)), value.maxlen)
 
 
 def deque_items(value: collections.deque[Any]) -> list[Any]:
@@ -86,14 +95,28 @@ class SameDeque:
 
 
 class DequeVariable(ContainerVariable):
-    """A deque. `items` is a real deque of trackers, so that bounds and rotation are Python's."""
+    """A deque. `items` is a real deque of trackers, so that bounds and rotation are Python's.
+
+    later: gives the items of one that is unread. added: what was appended to it since.
+    """
 
     kind = "deque"
 
     def __init__(self, items: Iterable[VT] = (), maxlen: int | None = None, source: Any = None) -> None:
         super().__init__(source)
-        self.items: collections.deque[VT] = collections.deque(items, maxlen)
+        self._items: collections.deque[VT] = collections.deque(items, maxlen)
+        self.later: Callable[[], collections.deque[VT]] | None = None
+        self.added: list[VT] = []
         self.version = 0
+
+    @property
+    def items(self) -> collections.deque[VT]:
+        """The items, which the entry depends on from here on."""
+        if self.later is not None:
+            later, self.later = self.later, None
+            self._items = later()
+            self._items.extend(self.added)
+        return self._items
 
     def python_type(self) -> type:
         return collections.deque
@@ -218,15 +241,16 @@ class DequeVariable(ContainerVariable):
         if count.lookup_special(tx, "__index__") is None:
             return tx.constant(NotImplemented)
         times = as_index(tx, count)
+        items = self.items
         self._change(tx)
-        self.items *= times
+        items *= times
         return self
 
     # -- methods ---------------------------------------------------------------------------------------------------
 
     def do_append(self, tx: Tracer, item: VT, /) -> None:
         self._change(tx)
-        self.items.append(item)
+        (self.items if self.later is None else self.added).append(item)
 
     def do_appendleft(self, tx: Tracer, item: VT, /) -> None:
         self._change(tx)
@@ -328,12 +352,14 @@ class DequeVariable(ContainerVariable):
 
     def write_back(self, emit: Emitter) -> None:
         # the items first: some may be reached through the deque itself, which is emptied then
+        unread = self.later is not None
+        items = self.added if unread else self.items
         emit.push_null()
-        emit.load_const(refill)
+        emit.load_const(collections.deque.extend if unread else refill)
         emit.load(self)
-        for item in self.items:
+        for item in items:
             emit.load(item)
-        emit.build_list(len(self.items))
+        emit.build_list(len(items))
         emit.call(2)
         emit.pop_top()
 

@@ -240,3 +240,20 @@ def test_a_graph_that_fails_although_the_check_holds_is_no_silent_fallback(stric
         assert result == (OverflowError, "out of order")
     else:
         assert torch.equal(result, X + 1)
+
+
+def test_assertions_of_torch_testing_are_traced():
+    def sizes(x):
+        torch.testing.assert_close(x.shape, torch.Size([3]))
+        return x + 1
+
+    def values(x):
+        torch.testing.assert_close({"x": x}, {"x": x.clone()}, msg="differs")
+        return x + 1
+
+    for fn, breaks in ((sizes, 0), (values, 1)):
+        core.reset()
+        assert torch.equal(core.compile(fn, backend="eager")(torch.ones(3)), torch.ones(3) + 1)
+        assert core.stats()["breaks"] == breaks
+    with pytest.raises(AssertionError, match="not equal"):
+        core.compile(sizes, backend="eager")(torch.ones(4))

@@ -81,3 +81,64 @@ def test_a_deque_class_that_iterates_in_its_own_way_holds_what_it_holds():
 
     made = Backwards([torch.ones(2), torch.zeros(2)])
     assert same(core.compile(fn, backend="eager")(torch.ones(2), made), fn(torch.ones(2), made))
+
+
+@pytest.mark.parametrize("bound", [None, 3])
+def test_a_deque_that_is_only_appended_to_needs_one_entry_however_it_grows(backend, bound):
+    def build():
+        seen = collections.deque([1.0], maxlen=bound)
+
+        def fn(x):
+            seen.append(2.5)
+            seen.extend((x.shape[0], x + 1))
+            return x * 2
+
+        return fn, (torch.ones(2),), lambda: list(seen)
+
+    agrees(build, backend, calls=4, graphs=1)
+    assert core.stats()["recompiles"] == 0
+
+
+def test_a_number_of_the_data_that_a_deque_keeps_needs_no_entry_of_its_own():
+    losses = collections.deque(maxlen=4)
+
+    def fn(x):
+        losses.append((x * 2).sum().item())
+        return x + 1
+
+    compiled = core.compile(fn, backend="eager")
+    for turn in range(6):
+        compiled(torch.full((2,), float(turn)))
+    assert list(losses) == [8.0, 12.0, 16.0, 20.0]
+    stats = core.stats()
+    assert (stats["recompiles"], stats["breaks"]) == (0, 1)
+
+
+def test_what_was_appended_to_a_deque_is_behind_what_it_held_when_that_is_read(backend):
+    def build():
+        window = collections.deque([1.0, 2.0, 3.0], maxlen=3)
+
+        def fn(x):
+            window.append(4.0)
+            window.append(x.sum())
+            return x + window[0] + len(window), window.popleft()
+
+        return fn, (torch.ones(2),), lambda: list(window)
+
+    agrees(build, backend, calls=3, graphs=None)
+
+
+def test_an_iterator_of_a_deque_sees_what_is_appended_behind_its_back():
+    held = collections.deque([1.0])
+
+    def fn(x):
+        turns = iter(held)
+        held.append(2.0)
+        try:
+            next(turns)
+        except RuntimeError:
+            return x + 1
+        return x
+
+    assert torch.equal(core.compile(fn, backend="eager")(torch.ones(2)), torch.ones(2) + 1)
+    assert list(held) == [1.0, 2.0]

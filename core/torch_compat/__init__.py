@@ -377,6 +377,8 @@ def hint_of(value: Any) -> Any:
     """
     known = _numbers_of_symbols(value.node.shape_env)
     expr = value.node.expr
+    if not expr.free_symbols:  # its symbols have become numbers since it was made
+        return value.node.pytype(expr)
     if all(symbol in known for symbol in expr.free_symbols):
         return value.node.hint
     import sympy

@@ -79,3 +79,17 @@ def test_the_programs_own_promise_keeps_its_words(backend):
     assert torch.equal(fast(X, ALL), fn(X, ALL))
     with pytest.raises(RuntimeError, match="choose all of them"):
         fast(X, FEW)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_size_that_the_program_promises_to_be_a_number_is_that_number(backend):
+    def fn(x):
+        places = x.nonzero()
+        torch._check(places.size(0) == 6)
+        return places.expand([6, -1]) + 1, places
+
+    compiled = core.compile(fn, backend=backend, fullgraph=True)
+    for x in (torch.ones(2, 3), torch.ones(3, 2)):
+        assert all(map(torch.equal, compiled(x), fn(x)))
+    with pytest.raises(RuntimeError):
+        compiled(torch.eye(3)[:2])

@@ -8,12 +8,14 @@ the first run are kept and used again, so the recorded backward draws no random 
 from __future__ import annotations
 
 import functools
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from .. import torch_compat
+from ..torch_compat import training
 from .tree import leaves
 
 
@@ -21,14 +23,18 @@ def checkpointed(graph: Any, options: dict[str, Any], *values: Any) -> Any:
     """graph(*values), its inner results not kept for the backward. options: keywords of torch's checkpoint."""
     fake_class = torch_compat.fake_tensor_class()
     if any(isinstance(value, fake_class) for value in values):
-        return _RecordedCheckpoint(graph, values).run()
+        return _RecordedCheckpoint(graph, values, options.get("context_fn")).run()
     return checkpoint(graph.forward, *values, use_reentrant=False, **options)
 
 
 class _RecordedCheckpoint:
     """One checkpointed run on fakes. Its saved tensors are numbers until the first of them is asked for."""
 
-    def __init__(self, graph: Any, values: tuple[Any, ...]) -> None:
+    def __init__(self, graph: Any, values: tuple[Any, ...], context_fn: Any = None) -> None:
+        # of selective checkpointing: what the first run keeps is what the second one finds; never a random result,
+        # which the tape answers for
+        self.selective = context_fn is not None
+        self.keeps, self.finds = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
         self.graph = graph
         self.values = values
         self.count = 0
@@ -37,7 +43,8 @@ class _RecordedCheckpoint:
         self.autocast = _autocast_state(values)
 
     def run(self) -> Any:
-        with torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack), _random_tape()(self.random, False):
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        with hooks, self.keeps, _random_tape()(self.random, False, self.selective):
             return self.graph.forward(*self.values)
 
     def _pack(self, tensor: torch.Tensor) -> int:
@@ -51,7 +58,8 @@ class _RecordedCheckpoint:
 
     def _run_again(self) -> None:
         hooks = torch.autograd.graph.saved_tensors_hooks(self._keep, _not_asked_for)
-        with hooks, torch.enable_grad(), self.autocast, _random_tape()(list(self.random), True):
+        tape = _random_tape()(list(self.random), True, self.selective)
+        with hooks, torch.enable_grad(), self.autocast, self.finds, tape:
             self.graph.forward(*self.values)
 
     def _keep(self, tensor: torch.Tensor) -> int:
@@ -82,10 +90,12 @@ def _random_tape() -> type:
     class RandomTape(mode_class):  # type: ignore[misc, valid-type]
         """Keeps what random operators give, as it is then: later calls may write to it. Replaying, gives that back."""
 
-        def __init__(self, tape: list[Any], replay: bool) -> None:
+        def __init__(self, tape: list[Any], replay: bool, selective: bool) -> None:
             super().__init__()
             self.tape = tape
             self.replay = replay
+            # the mode of selective checkpointing is the next one, and counts the calls of the program alone
+            self.beneath = training.without_the_next_mode if selective else nullcontext
 
         def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
@@ -93,12 +103,14 @@ def _random_tape() -> type:
                 return op(*args, **kwargs)
             if not self.replay:
                 result = op(*args, **kwargs)
-                self.tape.append([leaf.clone() for leaf in leaves(result) if isinstance(leaf, torch.Tensor)])
+                with self.beneath():
+                    self.tape.append([leaf.clone() for leaf in leaves(result) if isinstance(leaf, torch.Tensor)])
                 return result
             kept = self.tape.pop(0)
-            if op._schema.is_mutable:
-                return args[0].copy_(kept[0])
-            copies = [tensor.clone() for tensor in kept]
+            with self.beneath():
+                if op._schema.is_mutable:
+                    return args[0].copy_(kept[0])
+                copies = [tensor.clone() for tensor in kept]
             return copies[0] if len(copies) == 1 else tuple(copies)
 
     return RandomTape

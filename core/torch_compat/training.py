@@ -57,3 +57,19 @@ def optimizer_functions() -> dict[str, types.FunctionType]:
         "radam": radam._single_tensor_radam,
         "radam of lists": radam._multi_tensor_radam,
     }
+
+
+def makes_selective_contexts(context_fn: Any) -> bool:
+    """Whether context_fn of a checkpoint gives the modes of create_selective_checkpoint_contexts. Checked with 2.13."""
+    from torch.utils import checkpoint
+
+    kinds = checkpoint._CachingTorchDispatchMode, checkpoint._CachedTorchDispatchMode
+    made = context_fn() if callable(context_fn) else None
+    return isinstance(made, tuple) and tuple(map(type, made)) == kinds
+
+
+def without_the_next_mode() -> Any:
+    """Within it the dispatch mode that comes next is left out, in a handler of the one before. Checked with 2.13."""
+    from torch.utils._python_dispatch import _pop_mode_temporarily
+
+    return _pop_mode_temporarily()

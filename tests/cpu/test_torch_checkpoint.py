@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
+
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from observed import BACKENDS, agrees
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+    noop_context_fn,
+)
 
 import core
 
@@ -161,3 +170,78 @@ def test_saved_bytes_of_a_checkpointed_net_are_at_most_eagers():
     # eager's checkpoints keep their inputs: the argument of each block
     inputs = 3 * x.untyped_storage().nbytes()
     assert saved(compiled, x) <= 1.05 * (inputs + parameters)
+
+
+def keeps_products(ctx, op, *args, **kwargs):
+    kept = op in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def contexts_that_keep_products():
+    return create_selective_checkpoint_contexts(keeps_products)
+
+
+SELECTIVE = {
+    "a function": lambda x, module: checkpoint(module, x, use_reentrant=False, context_fn=contexts_that_keep_products),
+    "a list of operators": lambda x, module: checkpoint(
+        module,
+        x,
+        use_reentrant=False,
+        context_fn=partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default]),
+    ),
+    "a policy defined inside": lambda x, module: checkpoint(
+        module,
+        x,
+        use_reentrant=False,
+        context_fn=partial(
+            create_selective_checkpoint_contexts,
+            lambda ctx, op, *args, **kwargs: (
+                CheckpointPolicy.PREFER_SAVE if op is torch.ops.aten.relu.default else CheckpointPolicy.MUST_RECOMPUTE
+            ),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SELECTIVE)
+def test_selective_checkpoints_are_part_of_the_graph(name, backend):
+    def build():
+        module = layers(nn.Dropout(0.5), nn.Linear(4, 4), nn.Dropout(0.3))
+        return lambda x: SELECTIVE[name](x, module) + 1, (leaf(2, 4),), gradients(module)
+
+    agrees(build, backend)
+
+
+def test_a_selective_checkpoint_keeps_what_its_policy_says():
+    asked = []
+
+    def policy(ctx, op, *args, **kwargs):
+        asked.append((ctx.is_recompute, op))
+        return keeps_products(ctx, op)
+
+    def products(context_fn):
+        def fn(x, w):
+            chain = lambda x: ((x @ w).sin() @ w).sin()  # noqa: E731
+            return checkpoint(chain, x, use_reentrant=False, context_fn=context_fn)
+
+        module = core.compile(fn, backend="aot_eager", fullgraph=True)
+        x, w = leaf(4, 4), leaf(4, 4)
+        y = module(x, w)
+        with torch.profiler.profile() as profile:
+            y.sum().backward()
+        return sum(event.name == "aten::mm" for event in profile.events())
+
+    kept = products(partial(create_selective_checkpoint_contexts, policy))
+    again = products(noop_context_fn)
+    assert kept < again, (kept, again)
+    assert (False, torch.ops.aten.mm.default) in asked
+
+
+def test_contexts_of_the_programs_own_break_the_graph():
+    def contexts():
+        return nullcontext(), nullcontext()
+
+    def fn(x):
+        return checkpoint(torch.sin, x, use_reentrant=False, context_fn=contexts) + 1
+
+    agrees(lambda: (fn, (leaf(2, 4),)), breaks=1)

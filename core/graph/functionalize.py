@@ -18,6 +18,7 @@ from .clone_mutate import clone_mutate
 from .constants import has_text
 from .data_assertions import is_assertion
 from .emitter import NodeEmitter, tensor_nodes
+from .foreach_calls import interferes, one_by_one
 from .geometry import has_storage, is_contiguous, is_dense, overlaps, same_geometry, storage_key
 from .inverse import Refused
 from .memory import Memory
@@ -33,6 +34,10 @@ aten = torch.ops.aten
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _IDENTITY_VIEWS = frozenset("aten::detach aten::alias aten::lift_fresh".split())
 _METADATA_CHECKS = frozenset(("aten::_assert_tensor_metadata", "aten::is_same_size"))
+_TRUTHS = frozenset(
+    "aten::" + name + "_" for name in "eq ne lt le gt ge logical_and logical_or logical_xor logical_not".split()
+)
+"""Operators that write truths to tensors of any dtype, where their twins give tensors of bool."""
 _FILLS = frozenset(("aten::fill_", "aten::zero_"))
 
 
@@ -352,6 +357,10 @@ class Functionalizer:
         self.memory.write(target, self.emitter.emit(aten.full_like.default, (base, value), options))
 
     def _run_twin(self, call: Call, targets: list[Any]) -> None:
+        if interferes(call) and len(targets) > 1:
+            for single, target in zip(one_by_one(call), targets):
+                self._run_twin(single, [target])
+            return
         if is_random(call):
             for fake in targets:  # the order of the draws follows the target's strides
                 alias = self.alias_of(fake)
@@ -397,7 +406,7 @@ class Functionalizer:
         """The target's own fake where the twin surely gives the same geometry; None to run the twin."""
         if not exact or not call.args or call.result is not call.args[0] or torch.Tag.pointwise not in twin.tags:
             return None
-        if out_names(call.op) or not isinstance(call.result, torch.Tensor):
+        if out_names(call.op) or not isinstance(call.result, torch.Tensor) or call.op._schema.name in _TRUTHS:
             return None
         target = self.alias_of(call.result).val
         vals = [node.meta["val"] for node in tensor_nodes(args)]

@@ -376,3 +376,28 @@ def test_one_of_two_gradients_arrives_at_other_sizes(backend):
             assert torch.equal(ours, x.grad)
             x.grad = None
     assert core.stats()["graphs"] == 2
+
+
+def writes_truths(x, y):
+    x.gt_(0)
+    y.logical_not_().eq_(1)
+    return x + 1, y * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_truths_are_written_to_tensors_of_numbers(backend, dtype):
+    same_as_eager(writes_truths, lambda: (torch.randn(3, 4).to(dtype), torch.arange(3).to(dtype)), backend)
+
+
+def writes_twice_to_one(x, y):
+    z = x * 1
+    torch._foreach_add_([z, z.view(-1)], 1)
+    torch._foreach_mul_([y, y, z], [2.0, 3.0, 4.0])
+    torch._foreach_sub_([y, z], [z, y], alpha=2)
+    return z
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_writes_to_several_are_done_one_after_the_other(backend):
+    same_as_eager(writes_twice_to_one, lambda: (torch.randn(3, 4), torch.randn(3, 4)), backend)

@@ -65,7 +65,7 @@ class Outcome:
 class Describer:
     """Turns objects into nested tuples that can be compared across the two runs: aliases become numbers.
 
-    exact: whether the history of tensors is described too: the kind of gradient, whether a view, how often written to.
+    exact: whether the history of tensors is described too, by the kind of the last gradient.
     loose: whether what compilers leave open is left out: strides of dimensions without a second element, where in
     memory of its own a result begins, and in which memory no element lies.
     """
@@ -155,7 +155,7 @@ class Describer:
         leaf = _is_leaf(value)
         yield (value.requires_grad, leaf, value.is_conj(), value.is_neg(), value.is_inference())
         if self.exact:
-            yield (_history(value), value._is_view(), None if value.is_inference() else value._version)
+            yield _history(value)
         yield value.detach().clone()
         yield self(value.grad, depth) if leaf is True else None
 

@@ -3,9 +3,9 @@
     python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--grammar tensors|autograd] [--dynamic]
         [--compile '{"fallback": ["aot_eager"], "options": {"training": true}}'] [--state DIR] [--fresh]
 
-There are three grammars: "python", programs that use the language, "tensors", straight lines of operations, and
-"autograd", straight lines whose callers take gradients in many ways; of the latter two compilers are not asked what they
-leave open (see compare). Seeds are dealt to the shards in turn. The state of a shard
+There are four grammars: "python", programs that use the language, "tensors", straight lines of operations, "functions",
+such lines of rarer functions and arguments, and "autograd", straight lines whose callers take gradients in many ways; of
+all but the first compilers are not asked what they leave open (see compare). Seeds are dealt to the shards in turn. The state of a shard
 is a JSON file: the next seed, the totals, and the seeds whose programs differ; a run takes up where the file ends, and a
 process that died is seen as a crash of the seed it was at. A difference prints a minimised script. The exit status is 1
 when anything differs, or when less was captured than FLOORS say.
@@ -34,7 +34,7 @@ from autograd_programs import make_autograd_program
 from comparison import Hangs, Outcome, compare
 from minimise import minimised
 from programs import Program, make_program
-from tensor_programs import make_tensor_program
+from tensor_programs import make_function_program, make_tensor_program
 
 # Shares of the programs of a run, and operations a program: measured over 1,000 of them (0.92, 0.75, 0.82, 29), less
 # what chance may take.
@@ -42,6 +42,7 @@ FLOORS = {"captured": 0.85, "whole": 0.65, "whole where no break is meant": 0.72
 GRAMMARS: dict[str, Callable[[int], Program]] = {
     "python": make_program,
     "tensors": make_tensor_program,
+    "functions": make_function_program,
     "autograd": make_autograd_program,
 }
 REFUSALS = ("Refused", "RecorderRefused")

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from programs import Program
+from tensor_functions import ALGEBRA, ASSIGNMENTS, FUNCTIONS, NUMBERS, PLACES
 from tensor_steps import GRADIENTS, MADE, RANDOM, VALUES, VIEWS, WRITES, Step
 
 HEADER = "import torch\nimport torch.nn.functional as F\n"
@@ -21,13 +22,16 @@ REAL = ("float32",) * 6 + ("float64", "bfloat16", "float16")
 OTHER = ("int64", "int64", "int32", "uint8", "int8", "bool", "complex64")
 SIZES = ((3, 3, 3, 3), (3, 3, 5, 2), (3, 5, 4, 3), (2, 2, 2, 6))
 FAMILIES = ((VIEWS, 5), (WRITES, 4), (VALUES, 6), (RANDOM, 0.4), (GRADIENTS, 0.5))
+FURTHER = ((VIEWS, 2), (WRITES, 1), (VALUES, 1.5), (GRADIENTS, 0.3), (FUNCTIONS, 4), (ALGEBRA, 2), (NUMBERS, 3))
+FURTHER += ((PLACES, 3), (ASSIGNMENTS, 3))
 LARGEST = 4096
 
 
 class TensorWriter:
-    """Writes one program; `space` is where it has run so far."""
+    """Writes one program of steps of the families, which have weights; `space` is where it has run so far."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, families: Sequence[tuple[Sequence[Step], float]] = FAMILIES) -> None:
+        self.families = families
         self.rng = random.Random(seed)
         self.space: dict[str, Any] = {}
         self.names: list[str] = []
@@ -120,7 +124,15 @@ class TensorWriter:
             try:
                 exec("\n".join(lines), self.space)
                 fine = self.fits(name)
-            except (RuntimeError, ValueError, IndexError, TypeError, NotImplementedError, ArithmeticError):
+            except (
+                RuntimeError,
+                ValueError,
+                IndexError,
+                TypeError,
+                AssertionError,
+                NotImplementedError,
+                ArithmeticError,
+            ):
                 self.space.update(kept)
                 if not self.chance(0.03):
                     continue
@@ -152,7 +164,7 @@ class TensorWriter:
         """(text, the name that it defines)."""
         if self.chance(0.05):
             return self.bound(self.rng.choice(MADE).format(k=self.rng.randint(0, 3), p=self.share()))
-        tables, weights = zip(*FAMILIES)
+        tables, weights = zip(*self.families)
         family: Sequence[Step] = self.rng.choices(tables, weights)[0]
         if family is GRADIENTS and not self.leaves:
             family = VALUES
@@ -162,7 +174,7 @@ class TensorWriter:
         if not options:
             return None
         text = self.filled(self.rng.choice(options), a)
-        if family is WRITES or text.startswith(("v", "(")) and "backward" in text:
+        if family is WRITES or family is ASSIGNMENTS or text.startswith(("v", "(")) and "backward" in text:
             return text, None
         if family is GRADIENTS:
             return (text, text.split(" ")[0]) if " = " in text else (text, None)
@@ -203,14 +215,19 @@ class TensorWriter:
         )
 
 
-def make_tensor_program(seed: int) -> Program:
+def make_tensor_program(seed: int, families: Sequence[tuple[Sequence[Step], float]] = FAMILIES) -> Program:
     """The program of a seed."""
     state = torch.get_rng_state()
     try:
-        made = TensorWriter(seed).program()
+        made = TensorWriter(seed, families).program()
     finally:
         torch.set_rng_state(state)
     return Program(seed, made.text, made.breaking)
+
+
+def make_function_program(seed: int) -> Program:
+    """The program of a seed, of rarer functions and arguments."""
+    return make_tensor_program(seed, FURTHER)
 
 
 if __name__ == "__main__":

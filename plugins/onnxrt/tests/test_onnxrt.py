@@ -355,7 +355,8 @@ def test_results_of_earlier_calls_are_not_written_to():
     assert torch.equal(first, torch.full((3,), 2.0))
 
 
-def test_an_artifact_survives_its_bytes(monkeypatch):
+def test_an_artifact_survives_its_bytes(monkeypatch, tmp_path):
+    monkeypatch.setenv("CORE_CACHE_DIR", str(tmp_path))  # where nothing is that would be read in place of compiling
     from core_onnxrt.plugin import OnnxRuntimeBackend
     from core_onnxrt.runtime import runtime
 

@@ -8,6 +8,7 @@ the first run are kept and used again, so the recorded backward draws no random 
 from __future__ import annotations
 
 import functools
+import itertools
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,13 +19,24 @@ from .. import torch_compat
 from ..torch_compat import training
 from .tree import leaves
 
+_regions = itertools.count()
+
 
 def checkpointed(graph: Any, options: dict[str, Any], *values: Any) -> Any:
     """graph(*values), its inner results not kept for the backward. options: keywords of torch's checkpoint."""
     fake_class = torch_compat.fake_tensor_class()
     if any(isinstance(value, fake_class) for value in values):
         return _RecordedCheckpoint(graph, values, options.get("context_fn")).run()
+    if "context_fn" in options:
+        options = {**options, "context_fn": functools.partial(_numbered, options["context_fn"])}
     return checkpoint(graph.forward, *values, use_reentrant=False, **options)
+
+
+def _numbered(context_fn: Any) -> Any:
+    """The two contexts. Where AOTAutograd traces the region for a backend, a partitioner tells regions apart by this."""
+    keeps, finds = context_fn()
+    keeps.ac_graph_id = next(_regions)
+    return keeps, finds
 
 
 class _RecordedCheckpoint:

@@ -230,6 +230,12 @@ class GetterVariable(VariableTracker):
     def truth(self, tx: Tracer) -> bool:
         return True
 
+    def equals(self, tx: Tracer, other: VT) -> VT | None:
+        return tx.constant(self.name == other.name) if isinstance(other, GetterVariable) else None
+
+    def hash_key(self, tx: Tracer) -> Any:
+        return self.fn
+
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in ("__name__", "__qualname__"):
             return tx.constant(getattr(self.fn, name))

@@ -423,3 +423,23 @@ def test_calling_the_class_makes_a_tensor_of_it_on_the_same_memory():
     core.compile(lambda y: Calls(y), backend="eager", fullgraph=True)(y).add_(1)
     assert y.tolist() == [2.0, 2.0]
     assert core.stats()["graphs"] == 2
+
+
+class Deep(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function == torch.Tensor.ndim.__get__:
+            return 10
+        if function in {torch.Tensor.shape.__get__: None}:
+            return (3,)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_a_class_tells_the_attributes_apart_that_are_read():
+    def fn(x):
+        return x + x.ndim + x.shape[0], x.dtype, torch.Tensor.ndim.__get__ == torch.Tensor.ndim.__get__
+
+    x = torch.ones(2).as_subclass(Deep)
+    found, expected = core.compile(fn, backend="eager", fullgraph=True)(x), fn(x)
+    assert found[0].tolist() == expected[0].tolist() == [14.0, 14.0]
+    assert found[1:] == expected[1:]

@@ -57,6 +57,9 @@ def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str
     if op is torch.ops.aten._native_multi_head_attention.default and not _argument(op, "need_weights", args, kwargs):
         return (result[0], None)  # the fakes make weights that no kernel gives
     result = kernel_dtypes.as_kernels_do(op, args, result)
+    if op is torch.ops.aten.roll.default and is_static(args[0]) and 0 not in args[0].shape:
+        strides = _rolled(args[0], args[1], _argument(op, "dims", args, kwargs) or ())
+        return _laid_out(mode, result, tuple(args[0].shape), strides)
     layout = _layout_of(op)
     if layout is None or kwargs.get("memory_format") not in (None, torch.preserve_format):
         return result
@@ -282,6 +285,20 @@ def _of_all(size: Sequence[int], tensors: Sequence[Any]) -> Strides | None:
 
 def _ordered(size: Sequence[int], tensors: Sequence[Any]) -> Strides | None:
     return in_order(size)
+
+
+def _rolled(operand: Any, shifts: Sequence[int], dims: Sequence[int]) -> Strides:
+    """The image format of both parts that a dimension is put together from, one dimension after the other."""
+    size = tuple(operand.shape)
+    strides = tuple(operand.stride()) if dims else in_order(size)
+    for shift, dim in zip(shifts, dims):
+        start = shift % size[dim]
+        parts = [
+            [part if at == dim % len(size) else length for at, length in enumerate(size)]
+            for part in (start, size[dim] - start)
+        ]
+        strides = _in_format(size, all(is_channels_last(part, strides) for part in parts))
+    return strides
 
 
 def _kept(size: Sequence[int], tensors: Sequence[Any]) -> Strides | None:

@@ -189,3 +189,12 @@ def test_layouts_of_open_sizes_are_the_kernels_too(name, layout):
         x = LAID_OUT[layout](size)
         assert compiled(x).stride() == OF_OPEN_SIZES[name](x).stride()
     assert core.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("how", [(1, 0), (0, 0), (3, -4), ((1, 1), (0, 2)), ((0, 1), (0, 2)), (1,)])
+@pytest.mark.parametrize("layout", LAID_OUT)
+def test_what_is_rolled_lies_as_its_parts_do(layout, how):
+    core.reset()
+    x = LAID_OUT[layout](3)
+    assert core.compile(lambda x: x.roll(*how) + 1, backend="aot_eager")(x).stride() == (x.roll(*how) + 1).stride()
+    assert core.stats()["graphs"] == 1

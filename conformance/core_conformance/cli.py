@@ -41,7 +41,8 @@ def command(parsed: argparse.Namespace) -> int:
         return commands[parsed.conformance](parsed)
     except SuiteMisused as error:
         if parsed.json:
-            print(json.dumps({"error": {"id": error.id, "what": error.what, "remedy": error.remedy}}, indent=2))
+            told = {"id": error.id, "what": error.what, "instead": error.instead, "remedy": error.remedy}
+            print(json.dumps({"error": told}, indent=2))
         else:
             print(error, file=sys.stderr)
         return USAGE
@@ -56,6 +57,8 @@ def _run(parsed: argparse.Namespace) -> int:
         raise _misused(f"--label {parsed.label} is not one of {', '.join(PRECISIONS)}")
     profile = profiles.load(parsed.profile)
     profiles.require_device(profile, parsed.device)
+    if out is not None:
+        _require_writable(out)
     declared = Path(parsed.declarations) if parsed.declarations else shipped_declarations(parsed.backend)
     request = Request(
         backend=parsed.backend,
@@ -175,6 +178,28 @@ def _load(path: str) -> dict[str, Any]:
         raise _misused(f"{path} is no report: {error}") from None
 
 
+def _load_whole(path: str) -> dict[str, Any]:
+    """A report that has all that belongs to one, right or wrong."""
+    made = _load(path)
+    misshapen = verify.shape(made)
+    if misshapen is not None:
+        raise _misused(f"{path} is no report: {misshapen.text}")
+    return made
+
+
+def _require_writable(path: Path) -> None:
+    """An hour's run is not to end at a file that can't be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        there = path.exists()
+        with path.open("a", encoding="utf-8"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise _misused(f"{path} can't be written: {error.strerror}") from None
+
+
 def _verify(parsed: argparse.Namespace) -> int:
     made = _load(parsed.report)
     tests = None
@@ -193,13 +218,13 @@ def _verify(parsed: argparse.Namespace) -> int:
     else:
         for problem in problems:
             print(f"[{problem.rule}] {problem.text}")
-        what = f"{made['backend']['name']} {made['profile']}" if "backend" in made else parsed.report
+        what = parsed.report if verify.shape(made) else f"{made['backend']['name']} {made['profile']}"
         print(f"{what}: {'valid' if not problems else 'not valid'}")
     return FOUND if problems else OK
 
 
 def _diff(parsed: argparse.Namespace) -> int:
-    changed = verify.difference(_load(parsed.old), _load(parsed.new))
+    changed = verify.difference(_load_whole(parsed.old), _load_whole(parsed.new))
     if parsed.json:
         print(json.dumps(changed, indent=2))
     else:
@@ -210,7 +235,9 @@ def _diff(parsed: argparse.Namespace) -> int:
 
 
 def _badge(parsed: argparse.Namespace) -> int:
-    made = _load(parsed.report)
+    made = _load_whole(parsed.report)
+    if parsed.out:
+        _require_writable(Path(parsed.out))
     image = badge.svg(made)
     if parsed.out:
         Path(parsed.out).write_text(image, encoding="utf-8")
@@ -225,7 +252,7 @@ def _badge(parsed: argparse.Namespace) -> int:
 def _place(reports: Path, made: dict[str, Any]) -> Path:
     """The report's place; the one beside where that of another minor of torch is."""
     place = reports / report.place(made)
-    if place.exists() and report.torch_minor(_load(str(place))) != report.torch_minor(made):
+    if place.exists() and report.torch_minor(_load_whole(str(place))) != report.torch_minor(made):
         return reports / report.place(made, apart=True)
     return place
 
@@ -241,6 +268,7 @@ def _submit(parsed: argparse.Namespace) -> int:
     if place is not None and place.exists() and not parsed.replace:
         raise _misused(f"{place} is there already; --replace puts the new one in its place")
     if place is not None:
+        _require_writable(place)
         report.write(made, place)
     if parsed.json:
         facts = {"written": str(place) if place else None, "problems": [asdict(problem) for problem in problems]}

@@ -23,6 +23,27 @@ NEEDED = (
     "schema suite profile backend device tests summary environment nonce seed started ended declarations digest"
 ).split()
 
+KINDS = {
+    "suite": str,
+    "profile": str,
+    "device": str,
+    "nonce": str,
+    "started": str,
+    "ended": str,
+    "digest": str,
+    "backend": dict,
+    "tests": dict,
+    "summary": dict,
+    "environment": dict,
+    "declarations": list,
+}
+PARTS = {
+    "backend": ("name", "distribution", "version"),
+    "summary": ("passed", "failed", "declared", "total", "certified", "passes"),
+    "environment": ("core", "torch", "python"),
+}
+"""What those parts of a report must have."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -38,9 +59,9 @@ def verify(made: Mapping[str, Any], *, suite_tests: Sequence[str] | None = None)
     suite_tests: every test of the installed suite; where given, and the report is of this suite, no test of the profile
     may be missing and none may be new.
     """
-    missing = [key for key in NEEDED if key not in made]
-    if missing:
-        return [Problem("schema", f"it has no {', '.join(missing)}")]
+    misshapen = shape(made)
+    if misshapen is not None:
+        return [misshapen]
     if made["schema"] != report.SCHEMA:
         return [Problem("schema", f"its schema is {made['schema']!r}, this suite reads {report.SCHEMA}")]
     found = [*_contents(made), *_verdict(made)]
@@ -52,6 +73,22 @@ def verify(made: Mapping[str, Any], *, suite_tests: Sequence[str] | None = None)
     if suite_tests is not None and made["suite"] == SUITE:
         found += _completeness(made, profile, suite_tests)
     return found
+
+
+def shape(made: Mapping[str, Any]) -> Problem | None:
+    """What keeps a JSON object from being read as a report at all."""
+    missing = [key for key in NEEDED if key not in made]
+    if missing:
+        return Problem("schema", f"it has no {', '.join(missing)}")
+    wrong = [key for key, kind in KINDS.items() if not isinstance(made[key], kind)]
+    if wrong:
+        return Problem("schema", f"{', '.join(wrong)}: not of the kind that a report has there")
+    for part, keys in PARTS.items():
+        missing = [key for key in keys if key not in made[part]]
+        if missing:
+            return Problem("schema", f"its {part} has no {', '.join(missing)}")
+    odd = [id for id, test in made["tests"].items() if not isinstance(test, dict) or "outcome" not in test]
+    return Problem("schema", f"test {odd[0]} has no outcome") if odd else None
 
 
 def _contents(made: Mapping[str, Any]) -> Iterable[Problem]:

@@ -78,6 +78,26 @@ def test_a_valid_report_goes_to_its_place_in_a_catalog_and_another_does_not(made
     assert placed.read_text() == before and "not valid" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "key, value", [("tests", 5), ("summary", []), ("environment", None), ("suite", 3), ("tests", {"a": 1})]
+)
+def test_a_damaged_report_is_said_to_be_one(made, tmp_path, key, value, capsys):
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps({**report.read(made), key: value}))
+    assert main(["conformance", "verify", "--quick", str(path)]) == 1
+    assert "[schema]" in capsys.readouterr().out
+    assert main(["conformance", "badge", str(path)]) == 2
+    assert main(["conformance", "diff", str(made), str(path), "--json"]) == 2
+    assert "is no report" in json.loads(capsys.readouterr().out)["error"]["what"]
+
+
+@pytest.mark.parametrize("command", [["badge", "REPORT"], ["run", "--backend", "eager", "--profile", "smoke"]])
+def test_a_file_that_can_not_be_written_is_said_before_anything_runs(made, command, capsys):
+    given = [str(made) if word == "REPORT" else word for word in command]
+    assert main(["conformance", *given, "--out", str(made / "below-a-file.json"), "--json"]) == 2
+    assert "can't be written" in json.loads(capsys.readouterr().out)["error"]["what"]
+
+
 def test_a_run_with_another_minor_of_torch_goes_beside(made, tmp_path):
     catalog = tmp_path / "catalog"
     (catalog / "reports").mkdir(parents=True)

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ..errors import CoreError
-from .output import FOUND, OK, USAGE, print_json
+from .output import FOUND, OK, USAGE, WrongUsage, print_json
 
 COMMANDS = {
     "list": "listing",
@@ -33,15 +33,6 @@ COMMANDS = {
 """Command -> the file of this folder that registers it. Only that file is imported when a command is named first."""
 
 
-class WrongUsage(Exception):
-    """Arguments that no command takes: what is wrong, and how it is used."""
-
-    def __init__(self, what: str, usage: str) -> None:
-        self.what = what
-        self.usage = usage
-        super().__init__(what)
-
-
 class Parser(argparse.ArgumentParser):
     """argparse's parser, which leaves it to `main` how wrong usage is told."""
 
@@ -56,11 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed = parser.parse_args(given)
     except WrongUsage as wrong:
-        if "--json" in given:
-            print_json({"error": {"what": wrong.what, "remedy": " ".join(wrong.usage.split())}})
-        else:
-            print(f"{wrong.usage}{wrong.what}", file=sys.stderr)
-        return USAGE
+        return _report_usage(wrong, as_json="--json" in given)
     except SystemExit:  # argparse has printed the help
         return OK
     if parsed.command is None:
@@ -69,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = parsed.run(parsed)
         return code
+    except WrongUsage as wrong:
+        return _report_usage(wrong, as_json=parsed.json)
     except CoreError as error:
         return _report_error(error, as_json=parsed.json)
     except BrokenPipeError:
@@ -84,6 +73,15 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     for family in [named] if named else dict.fromkeys(COMMANDS.values()):
         import_module(f"{__name__}.{family}").register(subparsers, common)
     return parser
+
+
+def _report_usage(wrong: WrongUsage, *, as_json: bool) -> int:
+    if as_json:
+        remedy = {"remedy": " ".join(wrong.usage.split())} if wrong.usage else {}
+        print_json({"error": {"what": wrong.what, **remedy}})
+    else:
+        print(f"{wrong.usage}{wrong.what}", file=sys.stderr)
+    return USAGE
 
 
 def _report_error(error: CoreError, *, as_json: bool) -> int:

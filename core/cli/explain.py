@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .output import FOUND, OK, USAGE, print_json
+from .places import require_writable
 
 
 def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
@@ -28,6 +29,8 @@ def _explain(parsed: argparse.Namespace) -> int:
         else:
             print(f"there is no script {parsed.script}", file=sys.stderr)
         return USAGE
+    if parsed.html:
+        require_writable(Path(parsed.html))
     from ..report.explain import Explanation, listening
     from ..report.explanation_page import as_data, page
     from ..settings import config

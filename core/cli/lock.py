@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .output import FOUND, OK, print_json
-from .places import add_plugins_dir, chosen_registry
+from .places import add_plugins_dir, chosen_registry, require_writable
 
 
 def register(subparsers: Any, common: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def _lock(parsed: argparse.Namespace) -> int:
     plugins = installed_plugins(registry.installed())
     findings = _checked(registry, path) if parsed.check else _unlockable(registry, plugins)
     if not parsed.check:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        require_writable(path)
         path.write_text(lock_text(plugins), encoding="utf-8")
     if parsed.json:
         rows = [{"distribution": p.distribution, "version": p.version, "digest": p.digest} for p in plugins]

@@ -9,6 +9,15 @@ from typing import Any
 OK, FOUND, USAGE = 0, 1, 2
 
 
+class WrongUsage(Exception):
+    """Arguments that no command takes: what is wrong, and how it is used."""
+
+    def __init__(self, what: str, usage: str) -> None:
+        self.what = what
+        self.usage = usage
+        super().__init__(what)
+
+
 def print_json(value: Any) -> None:
     """A value as indented JSON; what JSON doesn't know is printed as its text."""
     print(json.dumps(value, indent=2, default=str))

@@ -1,11 +1,16 @@
-"""Where a command looks for plugins: sys.path, and with --plugins-dir a folder that holds installed distributions."""
+"""Where a command looks for plugins: sys.path, and with --plugins-dir a folder that holds installed distributions; and
+where it writes.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .output import WrongUsage
 
 if TYPE_CHECKING:
     from ..backends.registry import Registry
@@ -36,6 +41,19 @@ def chosen_registry(parsed: argparse.Namespace) -> Registry:
     if folder not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (inherited, folder)))
     return Registry(path)
+
+
+def require_writable(path: Path) -> None:
+    """Make the folder of a file that a command is to write. Raises WrongUsage where the file can't be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch()
+            path.unlink()
+        elif path.is_dir() or not os.access(path, os.W_OK):
+            raise PermissionError(0, "it is a folder" if path.is_dir() else "permission denied")
+    except OSError as error:
+        raise WrongUsage(f"{path} can't be written: {error.strerror}", "") from None
 
 
 def _folder(text: str) -> str:

@@ -148,6 +148,20 @@ def test_install_gives_pip_nothing_but_names_of_the_catalog(site, capsys, pip, n
 # -- lock -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", [("lock", "--file"), ("explain", "--html")])
+def test_a_file_that_can_not_be_written_is_wrong_usage(site, tmp_path, capsys, command):
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit('it ran')")
+    name, option = command
+    arguments = [name, option, str(script / "below-a-file"), *([str(script)] if name == "explain" else [])]
+    code, _, err = run(capsys, *arguments)
+    assert code == 2 and "can't be written" in err and "it ran" not in err
+    code, out, _ = run(capsys, name, "--json", *arguments[1:])
+    assert code == 2 and "can't be written" in json.loads(out)["error"]["what"]
+    code, _, err = run(capsys, name, option, str(tmp_path), *arguments[3:])
+    assert code == 2 and "it is a folder" in err
+
+
 def test_lock_writes_beside_the_project_file_and_check_finds_what_differs(site, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(site), str(ROOT)])
     module = add(site, "core-alpha", "alpha")

@@ -26,7 +26,12 @@ def compiled(fn, **options):
 def said():
     """What was said to be fused, a text a region."""
     found = []
-    stop = subscribe(lambda event: found.append(event.finding.text) if isinstance(event, BackendReported) else None)
+
+    def listen(event):
+        if isinstance(event, BackendReported) and event.backend == "ipex":
+            found.append(event.finding.text)
+
+    stop = subscribe(listen)
     yield found
     stop()
 

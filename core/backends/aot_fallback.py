@@ -26,6 +26,7 @@ from .first_run import checked_once
 from .generated import compile_source
 from .regions_compile import Task, compile_task
 from .resolved import ResolvedBackend
+from .restored_modes import restoring
 
 _BY_STRIDES = torch.ops.aten.as_strided.default
 
@@ -53,7 +54,7 @@ def compile_refused(
         emit(FellBack("recorder", reason, refusal.where or first_line(captured)))
     if lineup.options.fullgraph_backend:
         raise refusal
-    return checked_once(captured.module.forward, captured.outputs, "eager")
+    return checked_once(restoring(captured, captured.module.forward), captured.outputs, "eager")
 
 
 def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:

@@ -401,3 +401,26 @@ def writes_twice_to_one(x, y):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_writes_to_several_are_done_one_after_the_other(backend):
     same_as_eager(writes_twice_to_one, lambda: (torch.randn(3, 4), torch.randn(3, 4)), backend)
+
+
+def looks_too_far_without_gradients(x, y):
+    y.div_(2)
+    z = torch.heaviside(x, torch.ones_like(x))
+    with torch.no_grad():
+        part = z.as_strided((3,), (1,))
+    return part, z
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_without_gradients_leaves_them_on_where_the_graph_runs_as_captured(backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+    core.reset()
+    compiled = core.compile(looks_too_far_without_gradients, backend=backend)
+    for size in (3, 5, 2):
+        x, y = torch.randn(size, 1, requires_grad=True), torch.randn(size, 6)
+        if size > 2:
+            assert compiled(x, y)[1].requires_grad
+            continue
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            compiled(x, y)
+        assert torch.is_grad_enabled()

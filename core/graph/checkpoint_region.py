@@ -33,7 +33,7 @@ def checkpointed(graph: Any, options: dict[str, Any], *values: Any) -> Any:
 
 
 def _numbered(context_fn: Any) -> Any:
-    """The two contexts. Where AOTAutograd traces the region for a backend, a partitioner tells regions apart by this."""
+    """The two contexts. Where AOTAutograd traces the region, a partitioner tells regions apart by this number."""
     keeps, finds = context_fn()
     keeps.ac_graph_id = next(_regions)
     return keeps, finds

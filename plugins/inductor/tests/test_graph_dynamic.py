@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -104,3 +106,16 @@ def test_pieces_of_one_element_lose_their_dimension():
         mine, theirs = torch.arange(rows).double(), torch.arange(rows).double()
         got, want = compiled(mine), program(theirs)
         assert torch.equal(got, want) and torch.equal(mine, theirs)
+
+
+def test_a_computed_number_is_recognised_in_the_sizes_that_it_is_part_of():
+    weight = torch.randn(1, 1, 4)
+
+    def program(x):
+        padding = math.ceil((weight.shape[-1] + x.shape[-1] % 2) / 2) - 1
+        return F.conv1d(x, weight, padding=padding, stride=2)
+
+    compiled = core.compile(program, backend="inductor", dynamic=True, fullgraph=True)
+    for length in (175, 249, 176, 250):
+        x = torch.randn(1, 1, length)
+        torch.testing.assert_close(compiled(x), program(x))

@@ -48,6 +48,8 @@ class SymbolTable:
             name = str(e)
             self.names[name] = e
             return expr.size_var(name, _hint_of(e, node))
+        if any(map(_is_identity, e.args)):  # by which torch keeps a part from being expanded; it is the part itself
+            return self._convert(e.func(*(a.args[0] if _is_identity(a) else a for a in e.args)), node)
         if _is_function(e) and (any(not a.is_integer for a in e.args) or _may_be_negative(e, node)):
             # an integer made of a real number (int(x)), or by a function for which index expressions take sizes only
             return self._opaque(e)
@@ -102,6 +104,10 @@ def lone_size(size: Index) -> expr.SizeVar | None:
         if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], expr.SizeVar):
             return monomial[0]
     return None
+
+
+def _is_identity(e: Any) -> bool:
+    return type(e).__name__ == "Identity"
 
 
 def _is_function(e: Any) -> bool:

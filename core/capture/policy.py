@@ -133,7 +133,7 @@ INLINED_FUNCTIONS = frozenset(
 INLINED_STDLIB = frozenset(
     "os posixpath genericpath contextlib inspect functools collections collections.abc copy dataclasses enum typing "
     "types abc operator numbers _collections_abc _py_abc bisect heapq string statistics fractions keyword "
-    "reprlib unittest.case unittest.util".split()
+    "reprlib pathlib textwrap argparse unittest.case unittest.util".split()
 )
 TRACED_BUILTIN_MODULES = (builtins, operator, math, itertools, functools, collections)
 POLYFILLS = "core.capture.polyfills"

@@ -117,7 +117,8 @@ class InstanceDictVariable(VariableTracker):
             return tx.constant(self.contains(tx, args[0]))
         if name == "__len__":
             return self.length(tx)
-        return self.snapshot(tx).call_method(tx, name, args, kwargs)
+        operands = [other.snapshot(tx) if isinstance(other, InstanceDictVariable) else other for other in args]
+        return self.snapshot(tx).call_method(tx, name, operands, kwargs)
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.load(self.owner)

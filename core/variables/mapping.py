@@ -9,6 +9,7 @@ each call needs no guard on its size.
 from __future__ import annotations
 
 import collections
+import operator
 import types
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -617,7 +618,7 @@ class MappingProxyVariable(ContainerVariable):
         return types.MappingProxyType
 
     def has_method(self, name: str) -> bool:
-        return name in self.READING
+        return name in self.READING or name in ("__eq__", "__ne__")
 
     def truth(self, tx: Tracer) -> bool:
         return self.mapping.truth(tx)
@@ -644,9 +645,7 @@ class MappingProxyVariable(ContainerVariable):
         tx.raise_exception(TypeError, "'mappingproxy' object does not support item deletion")
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:
-        if isinstance(other, MappingProxyVariable):
-            other = other.mapping
-        return self.mapping.equals(tx, other)
+        return tx.binary(operator.eq, self.mapping, other.mapping if isinstance(other, MappingProxyVariable) else other)
 
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if name in self.READING:

@@ -225,6 +225,8 @@ def is_same(tx: Tracer, left: VT, right: VT) -> bool:
         raise Unsupported("`is` on a bool that only a run can tell is not traced", remedy="use its truth")
     if "symbolic" in (left.kind, right.kind) and issubclass(left.python_type(), right.python_type()):
         raise Unsupported("`is` between numbers is not traced", remedy="compare numbers with ==")
+    if left.kind == right.kind == "instance_dict":
+        return is_same(tx, left.owner, right.owner)  # type: ignore[attr-defined]
     if left.kind == right.kind == "storage":
         raise Unsupported("`is` between storages is not traced", remedy="compare the tensors that have them")
     if left.kind == right.kind == "tuple" and not left.unpack(tx) and not right.unpack(tx):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 import pathlib
 import sys
+import textwrap
 import threading
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -297,3 +301,72 @@ def test_a_submodule_that_is_not_loaded_yet_is_left_to_python(tmp_path, monkeypa
 
     call = core.compile(fn, backend="eager")
     assert call(X).tolist() == call(X).tolist() == [3.0, 3.0]
+
+
+HELD = pathlib.Path("runs") / "first.pt"
+
+
+def test_paths_are_made_joined_taken_apart_and_compared_in_one_graph():
+    def fn(x):
+        path = pathlib.Path("/data") / f"epoch_{x.shape[0]}" / "model.pt"
+        parts = path.name, path.stem, path.suffix, path.parent.name, path.parts, str(path), path.is_absolute()
+        same = path == pathlib.Path("/data/epoch_2/model.pt"), {path: 1}[path], pathlib.Path("a") < pathlib.Path("b")
+        return x + len(HELD.name), parts, same, path.with_suffix(".bin"), HELD.parent
+
+    for _ in range(2):
+        got, want = compiled(fn)(X), fn(X)
+        assert torch.equal(got[0], want[0]) and got[1:] == want[1:]
+
+
+@functools.singledispatch
+def doubled(value):
+    raise TypeError(value)
+
+
+@doubled.register
+def _(value: int):
+    return value * 2
+
+
+@doubled.register
+def _(value: torch.Tensor):
+    return value + value
+
+
+def test_a_function_of_several_classes_made_outside_is_chosen_from_while_tracing():
+    call = compiled(lambda x: doubled(x) + doubled(3))
+    assert call(X).tolist() == [6.0, 6.0]
+
+    @doubled.register
+    def _(value: int):
+        return value * 10
+
+    try:
+        assert call(X).tolist() == [30.0, 30.0]  # another entry
+    finally:
+        doubled.register(int, lambda value: value * 2)
+    with pytest.raises(TypeError):
+        core.compile(lambda x: x + doubled("text"), backend="eager")(X)
+
+
+def test_namespaces_of_a_command_line_and_texts_are_plain_python():
+    given = argparse.Namespace(rate=0.5, layers=2)
+
+    def fn(x):
+        same = given == argparse.Namespace(rate=0.5, layers=2)
+        return x + given.layers * ("rate" in given), same, textwrap.dedent("  a")
+
+    got = compiled(fn)(X)
+    assert got[0].tolist() == [2.0, 2.0] and got[1:] == (True, "a")
+
+
+def test_other_weak_dictionaries_are_read_by_python():
+    class Key:
+        pass
+
+    key = Key()
+    held = weakref.WeakKeyDictionary({key: 2.0})
+    call = core.compile(lambda x: x + held[key], backend="eager")
+    assert call(X).tolist() == [2.0, 2.0]
+    held[key] = 3.0
+    assert call(X).tolist() == [3.0, 3.0]

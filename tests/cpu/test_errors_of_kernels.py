@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import random
 import traceback
@@ -533,41 +532,6 @@ def test_a_handler_behind_a_write_sees_the_error_whatever_its_depth():
 
     core.reset()
     agree(fn, good, bad, good, graphs=4, breaks=1, ran_again=1)
-
-
-def test_what_a_block_undoes_at_its_end_is_undone_where_plain_python_began_the_block():
-    def begun_inside(x, i):
-        state = {"depth": 0}
-        x.add_(1)
-        state["depth"] += 1
-        try:
-            return x[i]
-        finally:
-            state["depth"] -= 1
-
-    def begun_before(x, i):
-        LOG.append("begun")
-        try:
-            print(end="")
-            x.add_(1)
-            return x[i]
-        finally:
-            LOG.append("ended")
-
-    agree(begun_inside, good, good, graphs=1, breaks=0)
-    core.reset()
-    agree(begun_before, good, bad, good, graphs=1, breaks=2)
-
-
-def test_a_class_with_a_dotted_name_is_one_that_may_match():
-    def fn(x, i):
-        x.add_(1)
-        try:
-            return x[i]
-        except builtins.IndexError:
-            return x
-
-    agree(fn, good, bad, good, breaks=1)
 
 
 def test_code_that_would_not_see_the_error_is_one_graph():

@@ -1,6 +1,7 @@
 """The dict of an object's attributes, changed by itself: what is in it afterwards, in which order, with one graph."""
 
 import functools
+import types
 
 import torch
 
@@ -119,3 +120,38 @@ def test_a_key_behind_a_property_goes_to_the_dict():
 
     check(change, Watched)
     check(removed, Watched)
+
+
+class ByValue:
+    def __init__(self, **given):
+        for name in given:
+            setattr(self, name, given[name])
+
+    def __eq__(self, other):
+        return type(self) is type(other) and vars(self) == vars(other)
+
+
+def test_instance_dicts_are_compared_with_one_another_and_with_dicts():
+    first, second = ByValue(x=1, y=(2,)), ByValue(x=1, y=(2,))
+
+    def fn(t):
+        made = ByValue(x=1, y=(2,))
+        equal = first == second, second == made, made == ByValue(x=1, y=(2,)), made in [first], [first] == [second]
+        other = first != second, first == ByValue(x=2, y=(2,)), vars(first) == {"x": 1}, vars(first) != vars(made)
+        kept = vars(first) is vars(first), vars(first) is first.__dict__, vars(first) is vars(second)
+        return t + 1, equal, other, kept, vars(first) | vars(ByValue(z=3))
+
+    got, want = core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2)), fn(torch.ones(2))
+    assert got[1:] == want[1:] == ((True,) * 5, (False,) * 4, (True, True, False), {"x": 1, "y": (2,), "z": 3})
+
+
+def test_mapping_proxies_are_compared_by_what_they_show():
+    held = {"x": 1}
+
+    def fn(t):
+        shown = types.MappingProxyType(held)
+        equal = shown == types.MappingProxyType({"x": 1}), shown == {"x": 1}, {"x": 1} == shown
+        return t + 1, equal, (shown != types.MappingProxyType({"x": 2}), shown == 3)
+
+    got, want = core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2)), fn(torch.ones(2))
+    assert got[1:] == want[1:] == ((True,) * 3, (True, False))

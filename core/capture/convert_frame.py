@@ -8,6 +8,7 @@ State shared between threads: `_states`, and each FrameState while its callable 
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import time
 import types
@@ -70,10 +71,13 @@ class NotItsOwnCall(Exception):
 E = TypeVar("E", bound=BaseException | None)
 
 
-def _without_frames(refusal: E) -> E:
-    """The refusal less its tracebacks, whose frames would keep the program's objects in a circle with it."""
+def _without_frames(refusal: E, handled: BaseException | None) -> E:
+    """The refusal less its tracebacks, whose frames would keep the program's objects in a circle with it.
+
+    handled: what the program was handling when it was captured, which is the context of all that was raised since.
+    """
     error: BaseException | None = refusal
-    seen: set[int] = set()  # a program that raises an error from our own, and compiles again, has made a circle of them
+    seen = {id(handled)}  # a program that raises an error from our own, and compiles again, has made a circle of them
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         error.__traceback__ = None
@@ -294,17 +298,18 @@ class FrameCompiler:
     def _captured_entry(self, state: FrameState, frame: FrameInput, began: float, only_enters: bool) -> Any:
         stop: Stop | None = None
         refusal: Unsupported | None = None
+        handled = sys.exc_info()[1]
         state.unbacked = True
         for attempt in range(MAX_RESTARTS):
             try:
                 trace, tx, ending, closed = self._traced(state, frame, stop)
             except FoundBreak as found:
-                if self._takes_symbols(state, found.refusal):
+                if self._takes_symbols(state, found.refusal, handled):
                     continue
                 if found.refusal is not None and self.options.fullgraph:
                     raise found.refusal from None
-                stop, refusal = Stop(found.step), _without_frames(found.refusal)
-                _without_frames(found.__cause__)  # those of an exception that the traced code raised hold its objects
+                stop, refusal = Stop(found.step), _without_frames(found.refusal, handled)
+                _without_frames(found.__cause__, handled)  # that of the traced code holds its objects
                 continue
             try:
                 entry = self._entry(state, trace, ending, closed, began)
@@ -324,7 +329,7 @@ class FrameCompiler:
                 stop = tx.earlier_stop(unwritable, attempt)
                 if stop is None or self.options.fullgraph:
                     raise
-                refusal = refusal or _without_frames(unwritable)
+                refusal = refusal or _without_frames(unwritable, handled)
                 continue
             finally:
                 trace.release()
@@ -333,12 +338,12 @@ class FrameCompiler:
             return entry
         raise refusal or Unsupported("capture found a new break on every try", remedy="report this function")
 
-    def _takes_symbols(self, state: FrameState, refusal: Unsupported | None) -> bool:
+    def _takes_symbols(self, state: FrameState, refusal: Unsupported | None, handled: BaseException | None) -> bool:
         """Whether to capture anew with symbols for what only the data knows: where a break is no way out."""
         asked = self.options.fullgraph and self.options.capture_scalar_outputs is None
         if not asked or state.scalars or not isinstance(refusal, NeedsSymbols):
             return False
-        state.scalars, state.without_symbols = True, _without_frames(refusal)
+        state.scalars, state.without_symbols = True, _without_frames(refusal, handled)
         return True
 
     def _traced(self, state: FrameState, frame: FrameInput, stop: Stop | None) -> tuple[Trace, Any, Any, bool]:

@@ -672,12 +672,13 @@ def dispatch_state_kept() -> Iterator[None]:
     alive, which then put back what they saved, long after it was right (torch 2.13). Here the frames are cleared first.
     """
     include, exclude = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    handled = sys.exc_info()[1]  # the program's: it is the context of what is raised here
     with torch._C._ForceDispatchKeyGuard(include, exclude):
         try:
             yield
         except Exception as error:
             link: BaseException | None = error
-            while link is not None:
+            while link is not None and link is not handled:
                 traceback.clear_frames(link.__traceback__)
                 link.__traceback__, link = None, link.__cause__ or link.__context__
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import pytest
@@ -184,3 +185,24 @@ def test_words_about_sizes_are_those_of_the_sizes_of_the_call():
     compiled = core.compile(fn, backend="eager")
     for rows in (2, 4, 5, 6, 4):
         assert compiled(torch.ones(rows, 4)) == fn(torch.ones(rows, 4))
+
+
+def test_an_error_that_the_caller_handles_keeps_its_traceback_when_the_capture_meets_one():
+    def fn(x):
+        try:
+            return x + torch.ones(7)
+        except RuntimeError:
+            return x
+
+    def with_transform(x):
+        return torch.func.vmap(lambda row: row.view(7))(x)
+
+    core.reset()
+    for function, args in ((fn, (torch.ones(4),)), (with_transform, (torch.ones(1, 4),))):
+        try:
+            raise KeyError("outer")
+        except KeyError as error:
+            outer = error.__traceback__
+            with contextlib.suppress(RuntimeError):
+                core.compile(function, backend="eager")(*args)
+            assert error.__traceback__ is outer and outer is not None

@@ -93,6 +93,7 @@ def environment(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.timeout(1200)  # it runs the suite more than once
 def test_every_block_of_the_guide_does_what_the_page_says(environment):
     pytest.importorskip("core_conformance")
     folder = environment / "work"

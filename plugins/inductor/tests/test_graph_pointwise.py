@@ -194,3 +194,16 @@ def test_unknown_operations_run_in_aten():
 def test_the_sign_of_zeros_and_of_no_numbers_is_seen(dtype):
     x = torch.tensor([0.0, -0.0, 1.5, -1.5, float("inf"), -float("inf"), float("nan"), -float("nan")] * 9, dtype=dtype)
     check(lambda x: (torch.signbit(x),), x)
+
+
+@pytest.mark.parametrize(("fn", "kernels"), [(torch.sin, 0), (torch.erfc, 0), (lambda x: x.abs() ** 1.7, 1)])
+def test_functions_without_vectors_of_ours_are_eagers_where_there_are_many_elements(fn, kernels):
+    check(lambda x: fn(x), randn(64, 64), kernels=kernels, externs=1)
+    check(lambda x: fn(x), randn(16), kernels=1, externs=0)
+
+
+def test_masks_are_read_as_bytes_so_that_loops_have_vectors():
+    scores, mask = randn(4, 64, 64), randn(64, 64) > 0
+    built = check(lambda s, m: F.softmax(s.masked_fill(m, -1e9), -1), scores, mask, kernels=1, externs=0)
+    assert "const unsigned char *__restrict__" in built.program.cpp_source
+    assert "const bool *" not in built.program.cpp_source

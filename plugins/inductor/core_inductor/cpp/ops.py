@@ -23,8 +23,8 @@ C_TYPES = {
 }
 """C types of values in registers."""
 
-MEMORY_TYPES = {**C_TYPES, "bfloat16": "unsigned short", "float16": "unsigned short"}
-"""C types of elements in memory."""
+MEMORY_TYPES = {**C_TYPES, "bool": "unsigned char", "bfloat16": "unsigned short", "float16": "unsigned short"}
+"""C types of elements in memory. GCC 12 has no vectors of bool: a loop that reads one would stay scalar."""
 
 UNSIGNED = {"int64": "unsigned long", "int32": "unsigned", "int16": "unsigned", "int8": "unsigned", "uint8": "unsigned"}
 
@@ -96,7 +96,7 @@ class Expressions:
         element = f"{pointer}[{offset}]"
         if dtype in ("bfloat16", "float16"):
             return self.call(f"load_{dtype}", element)
-        return element
+        return f"({element} != 0)" if dtype == "bool" else element
 
     def store(self, value: str, dtype: str) -> str:
         """A value as an element of `dtype` in memory."""

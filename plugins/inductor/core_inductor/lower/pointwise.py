@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import fx
 
+from ..ir import expr
 from ..ir.body import BodyBuilder
 from ..ir.dtypes import FLOATING, HALF, INTEGRAL
 from ..ir.expr import Index
@@ -97,8 +98,23 @@ SAME_UNARY = "neg abs floor ceil trunc round sign".split()
 """Overloads whose result has the input's type; on integers floor, ceil, trunc and round do nothing."""
 
 
+ONE_BY_ONE = frozenset("sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma pow atan2 hypot".split())
+"""Functions that generated code calls for one element after the other, where eager has vectors."""
+
+FEW = 1024
+"""Elements up to which one by one takes no longer than another call: some 5 us."""
+
+
+def _in_vectors(lowering: Any, node: fx.Node, name: str) -> bool:
+    """Whether eager's kernel computes the function of this many elements faster than a fused loop."""
+    sizes = lowering.sizes(node.meta["val"])
+    return name in ONE_BY_ONE and lowering.device == "cpu" and expr.hint(expr.product(sizes)) > FEW
+
+
 def _float_unary(name: str) -> Callable[..., Any]:
     def lower(lowering: Any, node: fx.Node, x: View) -> Any:
+        if _in_vectors(lowering, node, name):
+            return NotImplemented
         return elementwise(lowering, node, lambda body, a: body.op(name, a), (x,))
 
     return lower
@@ -165,6 +181,8 @@ def _binary(name: str) -> Callable[..., Any]:
         if name in ("fmax", "fmin", "nextafter", "copysign", "hypot", "atan2") and dtype not in FLOATING:
             return NotImplemented
         if name == "nextafter" and dtype not in ("float32", "float64"):
+            return NotImplemented
+        if _in_vectors(lowering, node, name):
             return NotImplemented
         exact = name == "mul"
         return elementwise(lowering, node, lambda body, a, b: body.op(name, a, b), (x, y), exact_numbers=exact)
@@ -274,7 +292,13 @@ def pow_scalar(lowering: Any, node: fx.Node, x: View, exponent: Any) -> Any:
         return NotImplemented
     if dtype not in FLOATING and exponent not in (2, 3):
         return NotImplemented
+    if exponent not in PRODUCTS and _in_vectors(lowering, node, "pow"):
+        return NotImplemented
     return elementwise(lowering, node, lambda body, a: power(body, a, float(exponent), dtype), (x,))
+
+
+PRODUCTS = (0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0)
+"""Exponents of which `power` makes products, roots and quotients."""
 
 
 def power(body: BodyBuilder, a: int, exponent: float, dtype: str) -> int:
@@ -307,7 +331,7 @@ def _square(body: BodyBuilder, a: int, dtype: str) -> int:
 @lowers("pow.Tensor_Tensor", "pow.Scalar")
 def pow_tensor(lowering: Any, node: fx.Node, x: Any, y: Any) -> Any:
     """x ** y on floating types."""
-    if dtype_name(node.meta["val"].dtype) not in FLOATING:
+    if dtype_name(node.meta["val"].dtype) not in FLOATING or _in_vectors(lowering, node, "pow"):
         return NotImplemented
     return elementwise(lowering, node, lambda body, a, b: body.op("pow", a, b), (x, y))
 

@@ -17,6 +17,7 @@ import torch.fx as fx
 from .. import _C, torch_compat
 from ..graph.functional import JointGraph
 from ..graph.partition import Partition
+from ..graph.shared_gradients import shared_gradients
 from ..torch_compat import saved
 from .backward_parts import (
     BackwardPart,
@@ -265,6 +266,8 @@ class _Parts:
         count = sum(at is not None for at in graph.parts.gradients)
         if any(at is not None for at in part.gradients):
             write_run(code, names("r", count), arguments, [torch_compat.without_autocast_guard()])
+            for at in set(shared_gradients(part.module)).intersection(part.gradients):
+                code.line(f"r{at} = r{at}.clone()")
         code.line(f"return {tuple_text('None' if at is None else f'r{at}' for at in part.gradients)}")
         function = code.finish()
         compiled = self._compiled

@@ -206,6 +206,7 @@ def _run_backward(
             stack.enter_context(quiet_fakes())
             stack.enter_context(torch_compat.without_autocast())
             stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+            stack.enter_context(torch.autograd.set_detect_anomaly(False))  # it looks at values; it sees the real ones
             stack.enter_context(record.fake_mode)
             stack.enter_context(new_recorder(record, backward=True))
             gradients = torch.autograd.grad(outputs, edges, tangents, record.kept, allow_unused=True)

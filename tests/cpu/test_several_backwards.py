@@ -373,3 +373,43 @@ def test_a_number_among_the_results_and_a_written_input_with_nodes_of_their_own(
         rounded.sum().backward()
         notes.append([gradient, x.grad, y.grad, state, number, rounded.requires_grad, detached.requires_grad])
     same(*notes)
+
+
+def test_anomaly_mode_is_on_for_the_compiled_backward():
+    def program(x):
+        return (x.sqrt() * 0).sum()
+
+    for run in (core.compile(program, backend="aot_eager"), program):
+        for value, fine in ((1.0, True), (0.0, False)):
+            with torch.autograd.detect_anomaly():
+                x = torch.full((3,), value, requires_grad=True)
+                result = run(x)
+                if fine:
+                    result.backward()
+                    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+                else:
+                    with pytest.raises(RuntimeError, match="returned nan values in its 0th output"):
+                        result.backward()
+    assert core.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, y: torch.stack([x, y]).sum(0),
+        lambda x, y: (x.t() + y.view(-1).view(3, 4).t()).t(),
+        lambda x, y: torch.cat([x, y]),
+        lambda x, y: (torch.stack([x, y], 1).unbind(1)[0] * 2, torch.stack([y, x]).transpose(0, 1)),
+    ],
+)
+def test_gradients_that_are_added_up_share_no_memory(program):
+    inputs = leaves(2)
+    run = core.compile(program, backend="aot_eager")
+    for _ in range(3):
+        results = run(*inputs)
+        sum(result.sum() for result in (results if isinstance(results, tuple) else (results,))).backward()
+    expected = leaves(2)
+    for _ in range(3):
+        results = program(*expected)
+        sum(result.sum() for result in (results if isinstance(results, tuple) else (results,))).backward()
+    same([item.grad for item in inputs], [item.grad for item in expected])

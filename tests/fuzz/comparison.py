@@ -463,7 +463,9 @@ def _difference(
             continue  # those of kernels: a compiler has its own
         if not exact and name == "printed text":
             left, right = (_GRAD_FN.sub(" grad_fn", text) for text in (left, right))
-        if not exact and name == "gradients" and (_is_used_up(right, loose) or _NO_REPEAT in repr(left)):
+        if not exact and name == "gradients" and _is_used_up(right, loose):
+            return None
+        if not exact and name in ("gradients", "globals") and _NO_REPEAT in repr(left):
             return None
         if loose:
             left, right = _without_nodes(left), _without_nodes(right)

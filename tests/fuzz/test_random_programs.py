@@ -99,6 +99,15 @@ def test_random_programs_of_tensors_do_compiled_what_they_do_in_eager(tmp_path):
     assert totals.counts["programs"] == len(seeds)
 
 
+def test_callers_of_random_programs_meet_in_autograd_what_they_meet_in_eager(tmp_path):
+    found = []
+    seeds = range(1000, 1012)  # among more, some meet what docs/training.md says of one node and many
+    backend = "aot_eager" if BACKEND == "eager" else BACKEND
+    totals = shards.run_shard(tmp_path / "state.json", seeds, backend, report=found.append, grammar="autograd")
+    assert not totals.differing, "\n".join(found)
+    assert totals.counts["programs"] == len(seeds)
+
+
 def test_a_compiler_that_captures_nothing_falls_below_the_floors():
     totals = shards.Totals()
     for seed in range(3):

@@ -415,7 +415,7 @@ class ListVariable(SequenceVariable):
         # as in Python, the list is empty while its keys are computed and compared
         items, self.items = self.items, []
         try:
-            items = sort_items(tx, items, key, descending)
+            sort_in_place(tx, items, key, descending)
             if self.items:
                 tx.raise_exception(ValueError, "list modified during sort")
         finally:
@@ -644,15 +644,25 @@ class _Ordered:
 
 
 def sort_items(tx: Tracer, items: Sequence[VT], key: VT | None, descending: bool) -> list[VT]:
-    """The items in the order of sorted(): stable, by the same comparisons as Python's."""
+    """The items in the order of sorted()."""
+    result = list(items)
+    sort_in_place(tx, result, key, descending)
+    return result
+
+
+def sort_in_place(tx: Tracer, items: list[VT], key: VT | None, descending: bool) -> None:
+    """list.sort: stable, by the same comparisons as Python's; one that raises leaves the list as far as it came."""
     realized = [item.realize(tx) for item in items]
     if key is not None:
         function = key.realize(tx)
         if not (function.kind == "constant" and function.as_constant() is None):
             realized = [tx.call_function(function, [item], {}).realize(tx) for item in realized]
     keys = [_Ordered(tx, item) for item in realized]
-    order = sorted(range(len(keys)), key=keys.__getitem__, reverse=descending)
-    return [items[place] for place in order]
+    order = list(range(len(keys)))
+    try:
+        order.sort(key=keys.__getitem__, reverse=descending)
+    finally:
+        items[:] = [items[place] for place in order]
 
 
 def is_namedtuple(cls: type) -> bool:

@@ -274,3 +274,20 @@ def test_modules_and_parameters_as_keys():
     first, second = ({w: {"step": i} for i, w in enumerate(weights)} for _ in range(2))
     assert same(compiled(torch.ones(2), first), step(torch.ones(2), second))
     assert same(list(first.values()), list(second.values()))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("key", [None, lambda item: item])
+def test_a_sort_that_raises_leaves_the_list_as_far_as_it_came(reverse, key):
+    def fn(x, items):
+        try:
+            items.sort(key=key, reverse=reverse)
+        except TypeError:
+            return x + len(items)
+        return x
+
+    core.reset()
+    fast = core.compile(fn, backend="eager")
+    for given in ([3, 1, "a", 2], [5, 4, 3, None, 1], [2, 1, 3], ["b", "a", 1], list(range(40, 0, -1)) + ["z", 3]):
+        ours, theirs = list(given), list(given)
+        assert same(fast(torch.ones(2), ours), fn(torch.ones(2), theirs)) and ours == theirs

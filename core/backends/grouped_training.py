@@ -75,9 +75,12 @@ class GroupGraph(TrainingGraph):
 
 
 def group_partitions(joint: JointGraph, parts: Partition) -> list[Partition] | None:
-    """The partition as each group sees it; None where the backward of one can't be told apart."""
+    """The partition as each group sees it; None where the backward of one can't be told apart.
+
+    Results with a history that leads nowhere, as views taken without it have, need inputs of others to take part.
+    """
     groups = joint.groups
-    if groups is None:
+    if groups is None or any(not group.inputs and not group.cuts for group in groups.groups):
         return None
     first = joint.forward_outputs
     before = {cut: place - first for cut, place, _ in groups.cuts}

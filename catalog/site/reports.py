@@ -167,7 +167,7 @@ def read_reports(folder: Path, names: Sequence[str], suites: Sequence[str]) -> l
         if normalise(report.name) not in {normalise(name) for name in names}:
             raise _refused(report.place, f"the catalog has no backend {report.name!r}")
     _require_all_tests(reports)
-    return sorted(reports, key=lambda report: (report.day, report.place), reverse=True)
+    return sorted(reports, key=lambda report: (str(report.data["ended"]), report.place), reverse=True)
 
 
 def _require_all_tests(reports: Sequence[Report]) -> None:

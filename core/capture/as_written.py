@@ -86,7 +86,8 @@ class AsWritten:
         else:
             module, node = tracing.node_that_raised(failure)
             line = node.meta.get("user_line") if node is not None else None
-            why = self._stays(failure, module, node)
+            written = vars(failure).pop("after_writes", False)  # a word of ours, none of the program's
+            why = self._stays(written, module, node)
             if why:
                 _show(failure, line)
                 return None
@@ -102,14 +103,14 @@ class AsWritten:
     def _start(self) -> UserLine:
         return UserLine(self.code.co_filename, self.code.co_firstlineno, self.code.co_qualname)
 
-    def _stays(self, failure: Exception, module: Any, node: Any) -> str:
-        """Why the graph's run can't be taken for not done; empty where it can."""
+    def _stays(self, written: bool, module: Any, node: Any) -> str:
+        """Why the graph's run can't be taken for not done; empty where it can. written: it was at its writes."""
         left = self.left
         if left.lasting is None or not (self.code.co_flags & PLAIN == PLAIN):
             return left.why or "the frame is no function's"
         if left.draws and not self.restores:
             return "draws random numbers"
-        if getattr(failure, "after_writes", False):
+        if written:
             return left.why
         names = left.lasting | left.writing if self.in_order else left.lasting
         if not names:

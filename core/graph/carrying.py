@@ -41,10 +41,12 @@ class Carrying:
             if any(fake is other for other in self.roots):
                 continue
             places = plain.outputs[index].places
-            self._add_root(index, fake, [plan.epilogue.outputs[at] for at in places], mode, tangent)
+            self._add_root(index, fake, plan, [plan.epilogue.outputs[at] for at in places], mode, tangent)
 
-    def _add_root(self, index: int, fake: Any, kinds: Sequence[Any], mode: Any, tangent: Callable[[Any], Any]) -> None:
-        places = [self._place(inner, kind) for inner, kind in zip(plain_tensors(fake), kinds)]
+    def _add_root(
+        self, index: int, fake: Any, plan: OutputPlan, kinds: Sequence[Any], mode: Any, tangent: Callable[[Any], Any]
+    ) -> None:
+        places = [self._place(inner, kind, plan) for inner, kind in zip(plain_tensors(fake), kinds)]
         with mode, torch.no_grad():
             build = Build.of(fake.detach())
         assert build is not None
@@ -55,14 +57,14 @@ class Carrying:
         self.slot_tangents += [part for part, place in zip(parts, places) if place is not None]
         self._carried_roots.append(CarriedRoot(index, build, tuple(places), tuple(kinds)))
 
-    def _place(self, inner: Any, kind: Any) -> int | None:
+    def _place(self, inner: Any, kind: Any, plan: OutputPlan) -> int | None:
         """The slot of what a root is made of, for which a gradient arrives; None for what carries none: numbers of a
         kind without gradients, and tensors without elements."""
         own = isinstance(kind, (Slot, ViewOfSlot)) and not getattr(kind, "steps", ())
         idle = not (inner.dtype.is_floating_point or inner.dtype.is_complex) or any(_is_zero(n) for n in inner.shape)
         if idle and (own or isinstance(kind, InputItself)):
             return None
-        if idle or not own or kind.index in self.slots:
+        if idle or not own or kind.index in self.slots or plan.slot_infos[kind.index].differentiable:
             raise RecorderRefused(
                 "a wrapper tensor that takes gradients is returned and shares its memory with another tensor",
                 instead="the graph runs as captured",

@@ -119,3 +119,20 @@ def test_a_computed_number_is_recognised_in_the_sizes_that_it_is_part_of():
     for length in (175, 249, 176, 250):
         x = torch.randn(1, 1, length)
         torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_a_computed_number_is_solved_for_in_what_was_computed_with_it():
+    """The backward takes `2 * abs(count) + 3` alone, and sizes of which the number itself is part."""
+
+    def program(x, count):
+        scale = abs(count) * 2 + 3
+        return (x.sin() / scale).cos()
+
+    compiled = core.compile(program, backend="inductor", dynamic=True, fullgraph=True)
+    for count, rows in ((5, 3), (-7, 4), (9, 5), (-4, 3)):
+        mine, theirs = (torch.linspace(0, 1, rows, requires_grad=True) for _ in range(2))
+        got, want = compiled(mine, count), program(theirs, count)
+        got.sum().backward()
+        want.sum().backward()
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(mine.grad, theirs.grad)

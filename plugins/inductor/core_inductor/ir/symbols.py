@@ -106,6 +106,24 @@ def lone_size(size: Index) -> expr.SizeVar | None:
     return None
 
 
+def size_in(size: Index) -> tuple[expr.SizeVar, str] | None:
+    """The symbol of a size that is one symbol times a number plus another, and the text behind the size's that solves
+    for it."""
+    lone = lone_size(size)
+    if lone is not None:
+        return lone, ""
+    if not isinstance(size, expr.Expr):
+        return None
+    rest = size.terms.get((), 0)
+    factors = [(monomial, factor) for monomial, factor in size.terms.items() if monomial]
+    if len(factors) != 1 or len(factors[0][0]) != 1:
+        return None
+    (atom,), factor = factors[0]
+    if not isinstance(atom, expr.SizeVar):
+        return None
+    return atom, f".__sub__({rest})" + (f".__floordiv__({factor})" if factor != 1 else "")
+
+
 def _is_identity(e: Any) -> bool:
     return type(e).__name__ == "Identity"
 

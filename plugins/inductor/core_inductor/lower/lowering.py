@@ -29,7 +29,7 @@ from ..ir.nodes import (
     storage_strides,
     whole,
 )
-from ..ir.symbols import SymbolTable, lone_size
+from ..ir.symbols import SymbolTable, lone_size, size_in
 from . import fallback
 from .promotion import dtype_name
 from .registry import lowering_of
@@ -96,16 +96,18 @@ class GraphLowering:
         return Scalar(name=name)
 
     def _bind(self, size: Index, source: str) -> None:
-        atom = lone_size(size)
-        if atom is not None and atom.name not in self.graph.bindings:
-            self.graph.bindings[atom.name] = (source, "")
+        found = size_in(size)
+        if found is not None and found[0].name not in self.graph.bindings:
+            solved = found[1] and f"__index__(){found[1]}"
+            self.graph.bindings[found[0].name] = (source, solved)
 
     def _bind_sizes(self, node: Input) -> None:
         for what, values in (("size", node.sizes), ("stride", node.strides)):
             for k, value in enumerate(values):
-                atom = lone_size(value)
-                if atom is not None and atom.name not in self.graph.bindings:
-                    self.graph.bindings[atom.name] = (node.name, f"{what}({k})")
+                found = size_in(value)
+                if found is None or found[0].name in self.graph.bindings or found[1] and what == "stride":
+                    continue  # the stride of a single element may be any
+                self.graph.bindings[found[0].name] = (node.name, f"{what}({k}){found[1]}")
 
     def constant(self, node: fx.Node) -> Any:
         """An attribute of the module: a constant tensor, or an object handed to an extern call."""

@@ -65,10 +65,19 @@ def measure(name: str, mode: str, implementation: str, clock: str) -> dict[str, 
     """One half of a row: two calls of eager and, on a twin with the same weights, of the implementation."""
     import torch
 
-    from .table_rows import row
+    before = torch.get_num_threads()
+    try:
+        if clock == "cpu":
+            torch.set_num_threads(1)  # threads that wait for one another would be counted
+        return _measured(name, mode, implementation, clock)
+    finally:
+        torch.set_num_threads(before)
 
-    if clock == "cpu":
-        torch.set_num_threads(1)  # threads that wait for one another would be counted
+
+def _measured(name: str, mode: str, implementation: str, clock: str) -> dict[str, Any]:
+    import torch
+
+    from .table_rows import row
 
     def run(target: Any) -> list[Any]:
         torch.manual_seed(1)

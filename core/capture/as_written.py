@@ -149,8 +149,13 @@ class AsWritten:
         """Run now; a program that neither raises nor catches what the graph raised shows a fault of the graph's."""
         self._later()
         watch = _Watch(failure)
-        with watch:
-            result = self._function(closure, *slots)
+        try:
+            with watch:
+                result = self._function(closure, *slots)
+        except Exception as error:
+            if not watch.seen:
+                raise failure from error
+            raise
         if not watch.seen:
             raise failure
         return result

@@ -165,6 +165,7 @@ class BreakWriter:
         self._let_go(emitter)
         emitter.settle_modes(self.tx.trace.builder, self.tx.trace.function_modes)
         cells = self._cells(emitter)
+        self._unbind(emitter)
         start = len(emitter.out)
         name = self.instruction.opname
         if not self.run:
@@ -184,6 +185,16 @@ class BreakWriter:
             protected = self._run_instruction(emitter)
             self._resume(emitter, cells, self._after())
         return self._handlers(emitter, cells, emitter.out[start : start + protected])
+
+    def _unbind(self, emitter: CodeEmitter) -> None:
+        """A variable that the traced code has deleted may still be bound in the frame whose instruction asks for it."""
+        if not self.run or not self.instruction.opname.startswith(("LOAD_FAST", "DELETE_FAST", "STORE_FAST_LOAD_FAST")):
+            return
+        named = self.instruction.argval
+        for name in (named,) if isinstance(named, str) else named:
+            if name not in self.tx.locals:
+                emitter.load_const(None)  # what is not bound can't be deleted
+                emitter.add([*emit.store_fast(name), *emit.delete_fast(name)])
 
     def _let_go(self, emitter: CodeEmitter) -> None:
         """Leave what has a moment to go at to the stack alone: where the instruction raises, that gives it up."""

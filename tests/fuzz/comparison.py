@@ -62,6 +62,10 @@ class Outcome:
     """Why graphs were broken or functions left alone."""
 
 
+OWN_WARNING = "has reached recompile_limit="
+"""What core says where eager has nothing to say."""
+
+
 class Describer:
     """Turns objects into nested tuples that can be compared across the two runs: aliases become numbers.
 
@@ -286,7 +290,9 @@ class World:
         seen.append(text.getvalue())
         seen.append([describe(arg) for arg in args])
         seen.append([before != after for before, after in zip(versions, _versions(args))])
-        seen.append(sorted({f"{item.category.__name__}: {str(item.message)[:60]}" for item in warned}))
+        texts = [str(item.message) for item in warned]
+        names = [item.category.__name__ for item in warned]
+        seen.append(sorted({f"{name}: {text[:60]}" for name, text in zip(names, texts) if OWN_WARNING not in text}))
         seen.append(self.state(describe))
         seen.append(torch.get_rng_state())
         seen.append((modes, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))

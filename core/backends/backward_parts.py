@@ -14,6 +14,7 @@ import torch.fx as fx
 
 from ..graph.absent_gradients import partial_backward
 from ..graph.functional import JointGraph
+from ..graph.geometry import has_storage, storage_key
 from ..graph.partition import Partition
 from ..torch_compat import saved
 
@@ -160,7 +161,10 @@ class Watched:
 
     def __init__(self, joint: JointGraph, parts: Partition, keeps: Sequence[frozenset[Any]] | None = None) -> None:
         saved_too = {(value.kind, value.index) for value in parts.saved}
-        written = {("input", write.input) for write in joint.epilogue.write_backs}
+        changed = {*(write.input for write in joint.epilogue.write_backs), *joint.epilogue.counted}
+        fakes = {at: item.fake for at, item in enumerate(joint.inputs) if item.is_tensor and has_storage(item.fake)}
+        memory = {storage_key(fakes[at]) for at in changed if at in fakes}
+        written = {("input", at) for at, fake in fakes.items() if storage_key(fake) in memory}  # by the graph itself
         needed: dict[tuple[str, int], frozenset[int]] = {}
         for tangent, places in enumerate(joint.reach.keeps if keeps is None else keeps):
             for place in places - saved_too - written:

@@ -413,3 +413,18 @@ def test_gradients_that_are_added_up_share_no_memory(program):
         results = program(*expected)
         sum(result.sum() for result in (results if isinstance(results, tuple) else (results,))).backward()
     same([item.grad for item in inputs], [item.grad for item in expected])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_what_the_graph_writes_to_through_another_input_was_not_written_to_since(backend):
+    def program(x, y, weight):
+        x *= 2
+        return y @ weight
+
+    notes = []
+    for run in (core.compile(program, backend=backend), program):
+        x, weight = torch.arange(4.0), torch.eye(4).requires_grad_()
+        result = run(x, x[None], weight)
+        result.sum().backward()
+        notes.append([result, weight.grad, x])
+    same(*notes)

@@ -107,18 +107,31 @@ def in_turn(runs: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], 
 def measure(
     model: str, backend: str, rounds: int, threads: int, clock: str, device: str = "cpu"
 ) -> list[dict[str, Any]]:
-    """The rows of a model and a backend, in this process."""
+    """The rows of a model and a backend, in this process, whose settings are put back behind it."""
     import warnings
 
     import torch
 
+    flags = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = torch.get_num_threads(), [flag.allow_tf32 for flag in flags]
+    try:
+        torch.set_num_threads(threads)
+        for flag in flags:
+            flag.allow_tf32 = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the backends' own
+            return _measured(model, backend, rounds, clock, device)
+    finally:
+        torch.set_num_threads(before[0])
+        for flag, allowed in zip(flags, before[1]):
+            flag.allow_tf32 = allowed
+
+
+def _measured(model: str, backend: str, rounds: int, clock: str, device: str) -> list[dict[str, Any]]:
     import core
 
     from .subjects import SUBJECTS, worst_error
 
-    warnings.simplefilter("ignore")  # the backends' own
-    torch.set_num_threads(threads)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     subject = SUBJECTS[model]().on(device)
     reference = subject.reference()
     eager_error = worst_error(subject.run(subject.model), reference)

@@ -62,6 +62,7 @@ class AsWritten:
         self.left = Footprint(frozenset())
         self.in_order = False
         self.restores = False
+        self.checks = False
         self.graph: Any = None
         self.entry: Callable[[], Any] = lambda: None
         self.failures = 0
@@ -153,7 +154,7 @@ class AsWritten:
             with watch:
                 result = self._function(closure, *slots)
         except Exception as error:
-            if not watch.seen:
+            if not watch.seen and not self.checks:
                 raise failure from error
             raise
         if not watch.seen:
@@ -218,7 +219,7 @@ class WayOut:
         self.frame = frame
         self.target = AsWritten(frame.code, frame.globals, trace.grad_mode)
         self.failed, self.wrong = emit.nop()[0], emit.nop()[0]
-        self.checks = bool(trace.assumptions)
+        self.checks = self.target.checks = bool(trace.assumptions)
         self._saved: str | None = None
 
     def begin(self, emitter: Any, seeds: bool) -> list[Instruction]:

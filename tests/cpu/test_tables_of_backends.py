@@ -107,7 +107,9 @@ def row(**changes) -> dict:
 
 
 def test_a_model_through_a_backend_is_compared_timed_and_covered():
+    threads = torch.get_num_threads()
     rows = vendor_table.measure("mlp", "aot_eager", 2, 1, "cpu")
+    assert torch.get_num_threads() == threads
     assert [(one["backend"], one["weights"]) for one in rows] == [("aot_eager", "read"), ("aot_eager", "frozen")]
     for one in rows:
         assert one["error"] == one["eager_error"] and one["own"] == 1.0 and not vendor_table.wrong(one)

@@ -7,32 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import Unsupported
-from ..variables.base import VariableTracker
+from ..variables.base import KnownVariable, VariableTracker
 from ..variables.function import MethodVariable
 from .special_calls import defer_call
 
 VT = VariableTracker
 
 
-class CachedFunctionVariable(VariableTracker):
+class CachedFunctionVariable(KnownVariable):
     """The wrapper that keeps results. With known arguments it is called for real while tracing: eager would call the
     function once and then use the kept result, and so does the compiled code.
     """
 
     kind = "cached_function"
-
-    def __init__(self, value: Any, source: Any = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def as_python_object(self) -> Any:
-        return self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def bind(self, receiver: VT) -> VT:
         """The wrapper as a method."""

@@ -204,17 +204,14 @@ class _Writer:
     def tidy(self, placeholders: Sequence[fx.Node], keep: int = 0) -> list[int]:
         """Erase what nothing uses, but for `keep` placeholders behind these; the positions of those that are left."""
         others = [node for node in self.graph.nodes if node.op == "placeholder"][len(placeholders) :]
+        # Numbers stay: a backend may read a symbol off them that sizes are made of.
+        numbers = {self._copies[node] for node in placeholders if not isinstance(node.meta.get("val"), torch.Tensor)}
+        stay = numbers.union(others[:keep])
         for node in reversed(self.graph.nodes):
-            if node.op != "output" and not node.users and not is_impure(node) and node not in others[:keep]:
-                if node.op != "placeholder" or node.name not in self._symbols(placeholders):
-                    self.graph.erase_node(node)
+            if node.op != "output" and not node.users and not is_impure(node) and node not in stay:
+                self.graph.erase_node(node)
         left = set(self.graph.nodes)
         return [at for at, node in enumerate(placeholders) if self._copies[node] in left]
-
-    @staticmethod
-    def _symbols(placeholders: Sequence[fx.Node]) -> frozenset[str]:
-        """Numbers stay: a backend may read a symbol off them that sizes are made of."""
-        return frozenset(n.name for n in placeholders if not isinstance(n.meta.get("val"), torch.Tensor))
 
 
 def _other_summand(node: fx.Node, missing: Sequence[fx.Node]) -> fx.Node | None:

@@ -23,7 +23,7 @@ from ..guards.source import AttrSource, CallSource
 from . import array_functions
 from .array_class import ArrayNumberVariable, is_number_class
 from .array_proof import REMEDY, Trial
-from .base import BuiltinMethodVariable, ObservedException, VariableTracker
+from .base import BuiltinMethodVariable, KnownVariable, ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .container import SequenceCursor, as_index
 from .immutable import ImmutableVariable
@@ -182,23 +182,10 @@ class DtypeVariable(ConstantVariable):
         return tx.constant(self.value == other.as_constant()) if other.is_constant() else None
 
 
-class ArrayFunctionVariable(VariableTracker):
+class ArrayFunctionVariable(KnownVariable):
     """A function of NumPy."""
 
     kind = "array_function"
-
-    def __init__(self, value: Any, source: Any = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def as_python_object(self) -> Any:
-        return self.value
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         name = array_functions.name_of(self.value)

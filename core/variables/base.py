@@ -391,6 +391,24 @@ class InheritedMethodVariable(BuiltinMethodVariable):
 _ATTRIBUTE_METHODS = {"__getattribute__": 1, "__setattr__": 2, "__delattr__": 1}
 
 
+class KnownVariable(VariableTracker):
+    """Base of trackers of an object outside the program that the traced code can't change and that is true."""
+
+    def __init__(self, value: Any, source: Any = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def as_python_object(self) -> Any:
+        """The object."""
+        return self.value
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+
 def store_attributes(emit: Emitter, tracker: Any) -> None:
     """Set what the traced code set on a tensor that was just made, and is on top of the stack."""
     if tracker.attributes:

@@ -451,14 +451,7 @@ class UserObjectVariable(VariableTracker):
             emit.swap(2)
             emit.store_attr(name)
             return
-        emit.push_null_under(1)
-        emit.load_global_object(object)
-        emit.load_attr("__setattr__")
-        emit.swap(2)
-        emit.load_const(name)
-        emit.load(value)
-        emit.call(3)
-        emit.pop_top()
+        call_attribute_method(emit, object, "__setattr__", name, value)
 
     def write_back(self, emit: Emitter) -> None:
         for name, value in self.written.items():
@@ -478,13 +471,20 @@ class UserObjectVariable(VariableTracker):
         elif self.cls.__delattr__ is object.__delattr__:
             emit.delete_attr(name)
         else:
-            emit.push_null_under(1)
-            emit.load_global_object(object)
-            emit.load_attr("__delattr__")
-            emit.swap(2)
-            emit.load_const(name)
-            emit.call(2)
-            emit.pop_top()
+            call_attribute_method(emit, object, "__delattr__", name)
+
+
+def call_attribute_method(emit: Emitter, cls: type, method: str, name: str, *values: VT) -> None:
+    """Call `cls.method(object, name, *values)` on the object on top of the stack, which it takes off."""
+    emit.push_null_under(1)
+    emit.load_global_object(cls)
+    emit.load_attr(method)
+    emit.swap(2)
+    emit.load_const(name)
+    for value in values:
+        emit.load(value)
+    emit.call(2 + len(values))
+    emit.pop_top()
 
 
 class BoundSlotVariable(SlotMethodVariable):

@@ -19,6 +19,7 @@ from ..guards.checks import Is, MissingInstanceAttr, TypeIs
 from ..guards.source import CallSource, ConstSource, InstanceAttrSource, TypeAttrSource
 from .base import (
     BuiltinMethodVariable,
+    KnownVariable,
     VariableTracker,
     find_special,
     has_special,
@@ -250,23 +251,10 @@ class GetterVariable(VariableTracker):
         emit.load_const(self.fn)
 
 
-class TensorAttributeVariable(VariableTracker):
+class TensorAttributeVariable(KnownVariable):
     """`torch.Tensor.NAME`, the descriptor of an attribute."""
 
     kind = "tensor_attribute"
-
-    def __init__(self, value: Any, source: Any = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def as_python_object(self) -> Any:
-        return self.value
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def hash_key(self, tx: Tracer) -> Any:
         return self.value

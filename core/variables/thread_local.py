@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..guards.checks import Predicate
 from ..guards.source import AttrSource
-from .object import DELETED, FIELDS, UserObjectVariable, find_on_type
+from .object import DELETED, FIELDS, UserObjectVariable, call_attribute_method, find_on_type
 
 if TYPE_CHECKING:
     from .base import VariableTracker as VT
@@ -43,24 +43,11 @@ class ThreadLocalVariable(UserObjectVariable):
         return not isinstance(find_on_type(self.cls, name)[0], FIELDS) and lacks(name, self.value)
 
     def _emit_store(self, emit: Emitter, name: str, value: VT) -> None:
-        # stack: object -> ; past a __setattr__ of the program's, which the traced code has run
-        emit.push_null_under(1)
-        emit.load_global_object(threading.local)
-        emit.load_attr("__setattr__")
-        emit.swap(2)
-        emit.load_const(name)
-        emit.load(value)
-        emit.call(3)
-        emit.pop_top()
+        # past a __setattr__ of the program's, which the traced code has run
+        call_attribute_method(emit, threading.local, "__setattr__", name, value)
 
     def _emit_delete(self, emit: Emitter, name: str) -> None:
-        emit.push_null_under(1)
-        emit.load_global_object(threading.local)
-        emit.load_attr("__delattr__")
-        emit.swap(2)
-        emit.load_const(name)
-        emit.call(2)
-        emit.pop_top()
+        call_attribute_method(emit, threading.local, "__delattr__", name)
 
     def reconstruct(self, emit: Emitter) -> None:
         raise self.refuse("giving the object back to Python")

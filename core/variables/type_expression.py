@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..guards.checks import Is
-from .base import VariableTracker, find_special
+from .base import KnownVariable, VariableTracker, find_special
 from .function import MethodVariable
 from .literal import run
 
@@ -33,26 +33,13 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     return TypeExpressionVariable(value, source)
 
 
-class TypeExpressionVariable(VariableTracker):
+class TypeExpressionVariable(KnownVariable):
     """A type expression that is no class."""
 
     kind = "type_expression"
 
-    def __init__(self, value: Any, source: Any = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def as_python_object(self) -> Any:
-        return self.value
-
     def as_constant(self) -> Any:
         return self.value
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         found = run(tx, getattr, [self.value, name])

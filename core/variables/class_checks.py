@@ -1,0 +1,137 @@
+"""isinstance() and issubclass(): what classes, their metaclasses and objects that stand in for others answer."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Unsupported
+from ..graph.wrapper_tensors import is_wrapper_class
+from ..guards.checks import Predicate
+from . import typed_tensor
+from .base import VariableTracker as VT
+from .base import find_special, names_its_class
+from .literal import run
+from .untraced_tensor import UntracedTensorVariable
+
+if TYPE_CHECKING:
+    from .protocols import Tracer
+
+
+def is_instance(tx: Tracer, obj: VT, classes: VT) -> bool:
+    """isinstance(object, classes)."""
+    if classes.kind == "tuple":
+        return any(is_instance(tx, obj, item.realize(tx)) for item in classes.unpack(tx))
+    cls = python_object(classes)
+    if isinstance(cls, types.UnionType):
+        return any(_is_instance_of(tx, obj, part or type(None)) for part in cls.__args__)
+    return _is_instance_of(tx, obj, cls)
+
+
+def is_subclass(tx: Tracer, cls: VT, classes: VT) -> bool:
+    """issubclass(class, classes)."""
+    if classes.kind == "tuple":
+        return any(is_subclass(tx, cls, item.realize(tx)) for item in classes.unpack(tx))
+    wanted = python_object(classes)
+    if isinstance(wanted, type):
+        answer = _own_check(tx, inspect.getattr_static(type(wanted), "__subclasscheck__"), wanted, cls)
+        if answer is None and tx.is_unreal(wanted):
+            answer = _subclass_hook(tx, wanted, cls)
+        if answer is not None:
+            return answer
+    own = python_object(cls) if cls.kind in ("builtin", "class", "torch_function", "opaque", "constant") else cls
+    return bool(run(tx, issubclass, [own, python_object(classes)]))
+
+
+def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
+    if not isinstance(cls, type):
+        tx.raise_exception(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
+    own = obj.python_type()
+    if own is cls:
+        return True
+    if _is_of_type(tx, obj, own, cls):
+        return True
+    if not names_its_class(own):
+        return False
+    named = python_object(obj.get_attr(tx, "__class__").realize(tx))
+    return named is not own and isinstance(named, type) and _is_of_type(tx, obj, named, cls)
+
+
+def _is_of_type(tx: Tracer, obj: VT, own: type, cls: Any) -> bool:
+    """isinstance() of an object whose class is, or which says that it is, `own`."""
+    check = inspect.getattr_static(type(cls), "__instancecheck__")
+    answer = _own_check(tx, check, cls, obj)
+    if answer is None and tx.is_unreal(cls):
+        answer = _subclass_hook(tx, cls, tx.wrap(own, None, constant=True))
+    if answer is not None:
+        return answer
+    if check in (type.__instancecheck__, abc.ABCMeta.__dict__["__instancecheck__"]):
+        return bool(run(tx, issubclass, [own, cls]))
+    if type(cls).__module__ == "torch.nn.parameter":
+        return _is_parameter(tx, obj, own, cls)
+    if type(cls) is typed_tensor.TYPED:
+        return typed_tensor.has_instance(cls, obj)
+    if type(cls).__module__ == "typing":
+        return _is_protocol_instance(tx, own, cls)
+    raise Unsupported(
+        f"isinstance() with {cls.__name__}, whose metaclass decides for itself, is not traced",
+        remedy="compare type(x) instead",
+    )
+
+
+def _own_check(tx: Tracer, check: Any, cls: type, operand: VT) -> bool | None:
+    """What a metaclass of the program's answers for itself; None where it has no code for that."""
+    if not isinstance(check, types.FunctionType) or check.__module__ in ("abc", "typing", "torch.nn.parameter"):
+        return None
+    method = tx.wrap(check, None, constant=True)
+    return tx.truth(tx.call_function(method, [tx.wrap(cls, None, constant=True), operand]))
+
+
+def _subclass_hook(tx: Tracer, cls: type, other: VT) -> bool | None:
+    """What __subclasshook__ of an abstract class that the traced code defines answers, None where it leaves it open."""
+    raw = find_special(cls, "__subclasshook__")
+    if not isinstance(raw, classmethod) or not isinstance(cls, abc.ABCMeta):
+        return None
+    hook = tx.wrap(raw.__func__, None, constant=True)
+    answer = tx.call_function(hook, [tx.wrap(cls, None, constant=True), other]).realize(tx)
+    return None if answer.is_constant() and answer.as_constant() is NotImplemented else tx.truth(answer)
+
+
+def _answers(cls: type, answer: bool, value: object) -> bool:
+    return isinstance(value, cls) is answer
+
+
+def _is_parameter(tx: Tracer, obj: VT, own: type, cls: type) -> bool:
+    if issubclass(own, cls):
+        return True
+    if isinstance(obj, UntracedTensorVariable):  # a mark on the object makes it a parameter
+        answer = isinstance(obj.value, cls)
+        tx.guard(obj.source, Predicate((obj.source,), functools.partial(_answers, cls, answer)))
+        return answer
+    if obj.kind == "tensor" and is_wrapper_class(own):
+        answer = isinstance(obj.fake, cls)  # type: ignore[attr-defined]
+        if obj.source is not None:
+            tx.guard(obj.source, Predicate((obj.source,), functools.partial(_answers, cls, answer)))
+        return answer
+    if own.__module__.partition(".")[0] != "torch" and obj.kind == "tensor":
+        raise obj.refuse(f"isinstance() with {cls.__name__}")
+    return False
+
+
+def _is_protocol_instance(tx: Tracer, own: type, cls: Any) -> bool:
+    members = getattr(cls, "__protocol_attrs__", None)
+    if members is not None and any(not callable(getattr(cls, name, None)) for name in members):
+        raise Unsupported(
+            "isinstance() with a protocol that has data members is not traced",
+            remedy="check for the attributes with hasattr()",
+        )
+    return bool(run(tx, issubclass, [own, cls]))
+
+
+def python_object(tracker: VT) -> Any:
+    """The class, function or constant that a tracker stands for."""
+    give = getattr(tracker, "as_python_object", None)
+    return give() if give is not None else tracker.as_constant()

@@ -88,6 +88,10 @@ class Browser:
         message: dict[str, Any] = json.loads(text)
         return message
 
+    def _wait(self) -> None:
+        while not self._loaded:
+            self._hear(self._next())
+
     def _hear(self, event: dict[str, Any]) -> None:
         name, given = event.get("method"), event.get("params", {})
         if name == "Page.loadEventFired":
@@ -109,14 +113,19 @@ class Browser:
         self._loaded = False
         address = page if isinstance(page, str) else page.resolve().as_uri()
         self.call("Page.navigate", url=address)
-        while not self._loaded:
-            self._hear(self._next())
+        self._wait()
 
     def value(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page; the page's own scripts need not be allowed for it."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def follow(self, expression: str) -> None:
+        """Evaluate an expression that leads to another page, and wait until that is there."""
+        self._loaded = False
+        self.value(expression)
+        self._wait()
 
     def screenshot(self, path: Path) -> None:
         """The whole page as a PNG."""

@@ -8,7 +8,6 @@ import pytest
 from plugin_site import empty_site
 
 import core
-from core import events
 
 
 @pytest.fixture(autouse=True)
@@ -23,12 +22,3 @@ def fresh():
 def site(tmp_path, monkeypatch):
     """An empty site folder; see plugin_site.empty_site."""
     yield from empty_site(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def heard():
-    """The events that are emitted while the test runs."""
-    found = []
-    stop = events.subscribe(found.append)
-    yield found
-    stop()

@@ -485,17 +485,24 @@ def test_a_graph_that_fails_now_and_then_is_asked_each_time():
     assert len(seen) == 30 and core.stats()["graphs"] == 1
 
 
-def test_an_operator_of_unknown_effect_runs_once():
+def counted_operator(name):
+    """An operator of which nobody knows what it does (it adds 1), and a list with an item for each of its runs."""
     ran = []
 
-    @torch.library.custom_op("test_errors_of_kernels::noted", mutates_args=())
-    def noted(x: torch.Tensor) -> torch.Tensor:
+    @torch.library.custom_op(f"test_errors_of_kernels::{name}", mutates_args=())
+    def counted(x: torch.Tensor) -> torch.Tensor:
         ran.append(1)
         return x + 1
 
-    @noted.register_fake
+    @counted.register_fake
     def _(x):
         return torch.empty_like(x)
+
+    return counted, ran
+
+
+def test_an_operator_of_unknown_effect_runs_once():
+    noted, ran = counted_operator("noted")
 
     def behind(x, i):
         y = noted(x)
@@ -605,16 +612,7 @@ def test_under_fullgraph_the_error_leaves_the_function(backend):
 
 @BACKENDS
 def test_an_operator_of_unknown_effect_beside_a_try_runs_once(backend):
-    ran = []
-
-    @torch.library.custom_op(f"test_errors_of_kernels::counted_{backend}", mutates_args=())
-    def counted(x: torch.Tensor) -> torch.Tensor:
-        ran.append(1)
-        return x + 1
-
-    @counted.register_fake
-    def _(x):
-        return torch.empty_like(x)
+    counted, ran = counted_operator(f"counted_{backend}")
 
     def before(x, i):
         x = counted(x)

@@ -12,7 +12,6 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))  # gpu_runs.py stands beside the tests
 
 import core  # noqa: E402
-from core import events  # noqa: E402
 
 
 @pytest.fixture
@@ -26,12 +25,3 @@ def gpu():
     core.reset()
     gc.collect()
     torch.cuda.synchronize()
-
-
-@pytest.fixture
-def heard():
-    """The events of the test."""
-    found = []
-    stop = events.subscribe(found.append)
-    yield found
-    stop()

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import core
-from core.events import ArtifactBuilt, BackendReported, subscribe
+from core.events import ArtifactBuilt, BackendReported
 
 pytest.importorskip("core_ofi")
 pytestmark = pytest.mark.skipif(not hasattr(torch.jit, "optimize_for_inference"), reason="TorchScript is gone")
@@ -26,14 +26,6 @@ def compiled(fn, **options):
 
 def close(got, want, tolerance=1e-5):
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-@pytest.fixture
-def heard():
-    found = []
-    stop = subscribe(found.append)
-    yield found
-    stop()
 
 
 def built_by_ofi(heard):

@@ -28,8 +28,9 @@ class Program:
         leaves = [arg for arg in self.args if isinstance(arg, torch.Tensor) and arg.requires_grad]
         parameters = list(self.fn.parameters()) if isinstance(self.fn, torch.nn.Module) else []
         out = fn(*self.args)
-        gradients = torch.autograd.grad(out.sum(), [*leaves, *parameters])
-        return [out.detach(), *gradients]
+        results = out if isinstance(out, tuple) else (out,)
+        gradients = torch.autograd.grad([result.sum() for result in results], [*leaves, *parameters])
+        return [*(result.detach() for result in results), *gradients]
 
 
 class ManyParameters(torch.nn.Module):
@@ -96,6 +97,10 @@ def overhead() -> list[Program]:
             x = x * 0.9
         return x
 
+    def loss_and_hidden(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = torch.tanh(x * 2)
+        return (hidden * hidden).sum(), hidden
+
     net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
     small = torch.randn(8)
     return [
@@ -108,6 +113,7 @@ def overhead() -> list[Program]:
         Program("module of 200 parameters", ManyParameters(), (torch.randn(2, 4),)),
         Program("shapes of 200 parameters", ManyShapes(), (torch.randn(2, 4),)),
         Program("tiny net, forward and backward", net, (torch.randn(4, 8),), training=True),
+        Program("loss and hidden, both ways", loss_and_hidden, (torch.randn(4, 4).requires_grad_(),), training=True),
     ]
 
 
@@ -143,6 +149,9 @@ def kernels() -> list[Program]:
     def cross_entropy(x: torch.Tensor) -> torch.Tensor:
         return -F.log_softmax(x, dim=-1)[:, 3].mean()
 
+    def masked_softmax(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return F.softmax(x.masked_fill(mask, float("-inf")), dim=-1)
+
     return [
         Program("bias + gelu + residual", bias_gelu_residual, (rows, bias, rows.clone())),
         Program("pointwise chain", chain, (wide,)),
@@ -152,4 +161,10 @@ def kernels() -> list[Program]:
         Program("column sum", column_sum, (wide,)),
         Program("transpose add", transpose_add, (wide,)),
         Program("log softmax, one column, mean", cross_entropy, (wide,)),
+        Program("softmax behind a mask", masked_softmax, (wide, torch.rand(1024, 1024) > 0.9)),
+        Program("position of the largest in rows", lambda x: x.argmax(-1), (wide,)),
+        Program("gelu, bfloat16", F.gelu, (wide.bfloat16(),)),
+        Program("softmax, float16", softmax, (wide.half(),)),
+        Program("pointwise chain, float16", chain, (wide.half(),)),
+        Program("pointwise chain, bfloat16", chain, (wide.bfloat16(),)),
     ]

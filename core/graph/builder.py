@@ -26,11 +26,13 @@ from .data_assertions import note_assertions
 from .engine import ENGINE_CALLS, refuse_outer_gradients, spent_outputs
 from .geometry import has_storage, storage_key
 from .gradients import needs_gradients
+from .graph_value import SYMBOLIC, GraphValue, annotate, fake_of_leaf, is_value
 from .history import has_lost_history
-from .inference_mode import ENTER_INFERENCE, EXIT_INFERENCE, InferenceRegion, in_mode_of_tensors
+from .inference_mode import in_mode_of_tensors
 from .input_check import check_input
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .overlapping_writes import refuse_overlapping_writes
+from .real_state import RealState
 from .recorder import AtenRecord, new_recorder
 from .refusals import judge, open_size_refusal, quiet_fakes, refuse_by_name
 from .region import Region, escaped
@@ -41,29 +43,10 @@ from .tree import leaves, map_tree, rebuild, without_partial
 from .unused_inputs import drop_unused
 from .wrapper_tensors import is_fake
 
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 RECURRENT_FUNCTIONS = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
-class GraphValue:
-    """A tensor or symbolic number of the graph.
-
-    node: the fx node that gives it; after an in-place operation, the newest node that returned the same object.
-    fake: its FakeTensor, SymInt, SymFloat or SymBool. region: the region that made it, None for the graph itself.
-    """
-
-    __slots__ = ("node", "fake", "region", "__weakref__")
-
-    def __init__(self, node: fx.Node, fake: Any, region: Region | None = None) -> None:
-        self.node = node
-        self.fake = fake
-        self.region = region
-
-    def __repr__(self) -> str:
-        return f"GraphValue({self.node.name}: {self.fake})"
-
-
-class GraphBuilder:
+class GraphBuilder(RealState):
     """Builds one graph. Not for use by two threads; all real state it changes is put back by finish() or abort().
 
     record: also record ATen calls; scalar_outputs: `.item()` and sizes that depend on data become unbacked symbols;
@@ -77,6 +60,7 @@ class GraphBuilder:
         scalar_outputs: bool = False,
         decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     ) -> None:
+        super().__init__()
         self.scalar_outputs = scalar_outputs
         self._wants_record = record
         self._decompositions = decompositions
@@ -96,7 +80,6 @@ class GraphBuilder:
         self._constraints: Constraints | None = None  # there where a dimension is marked
         self._constants: dict[int, str] = {}
         self._lines: dict[str, UserLine] = {}
-        self._undo: list[tuple[Any, Callable[[], None], Callable[[], Any]]] = []
         self._region: Region | None = None
         self._rng_state: torch.Tensor | None = None
         self._engine_ran = False
@@ -253,7 +236,7 @@ class GraphBuilder:
             node = self._graph.placeholder(f"input_{len(self._inputs)}")
         self._last_placeholder = node
         self._input_nodes.append(node)
-        _annotate(node, fake, None)
+        annotate(node, fake, None)
         node.meta["source"] = source
         value = GraphValue(node, fake)
         if isinstance(fake, torch.Tensor):
@@ -296,7 +279,7 @@ class GraphBuilder:
         self, kind: str, target: Any, fn: Callable[..., Any], args: Any, kwargs: Any, line: UserLine | None
     ) -> Any:
         args, kwargs = map_tree(self._lift, (tuple(args), dict(kwargs)))
-        fake_args, fake_kwargs = map_tree(_fake_of_leaf, (args, kwargs))
+        fake_args, fake_kwargs = map_tree(fake_of_leaf, (args, kwargs))
         mark = len(self._record.calls) if self._record is not None else 0
         name = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
         if target is torch.autograd.grad:
@@ -305,20 +288,20 @@ class GraphBuilder:
         result = self._run(fn, name, fake_args, fake_kwargs, mark, line)
         if self.has_symbols:
             if cancelled(result, fake_args):
-                args = [self.specialize(leaf, line) if is_float(_fake_of_leaf(leaf)) else leaf for leaf in args]
-                result = self._run(fn, name, [_fake_of_leaf(leaf) for leaf in args], fake_kwargs, mark, line)
+                args = [self.specialize(leaf, line) if is_float(fake_of_leaf(leaf)) else leaf for leaf in args]
+                result = self._run(fn, name, [fake_of_leaf(leaf) for leaf in args], fake_kwargs, mark, line)
             if any(is_float(leaf) for leaf in leaves(result)):
                 result = map_tree(rounded, result)
         if self._constraints is not None:
             self._constraints.look(line)
         self._check_result(name, result, line)
-        has_values = any(self._is_value(leaf) for leaf in leaves(result))
+        has_values = any(is_value(leaf) for leaf in leaves(result))
         recorded = self._record is None or len(self._record.calls) > mark
         if not has_values and not recorded:
             return map_tree(plain, result)  # a question about metadata: no node
         parts = spelled_out(kind, target, *map_tree(self._to_node, (args, kwargs)))
         node = self._current_graph.create_node(*parts)
-        _annotate(node, result, line)
+        annotate(node, result, line)
         if line is not None:
             self._lines[node.name] = line
         self.ops += 1
@@ -408,9 +391,6 @@ class GraphBuilder:
             self._region.own(value)
         return value
 
-    def _is_value(self, leaf: Any) -> bool:
-        return isinstance(leaf, torch.Tensor) or (isinstance(leaf, SYMBOLIC) and isinstance(plain(leaf), SYMBOLIC))
-
     def _check_result(self, name: str, result: Any, line: UserLine | None) -> None:
         for leaf in leaves(result):
             if isinstance(leaf, torch.Tensor):
@@ -433,12 +413,12 @@ class GraphBuilder:
 
     def _values(self, result: Any, node: fx.Node, line: UserLine | None) -> Any:
         """`result` with GraphValues for tensors and symbolic numbers; elements of containers get getitem nodes."""
-        if isinstance(result, (tuple, list)) and any(self._is_value(leaf) for leaf in leaves(result)):
+        if isinstance(result, (tuple, list)) and any(is_value(leaf) for leaf in leaves(result)):
             items = [self._element(item, node, at, line) for at, item in enumerate(result)]
             return rebuild(result, items) if isinstance(result, tuple) else items
-        if isinstance(result, dict) and any(self._is_value(leaf) for leaf in leaves(result)):
+        if isinstance(result, dict) and any(is_value(leaf) for leaf in leaves(result)):
             return {key: self._element(item, node, key, line) for key, item in result.items()}
-        if not self._is_value(result):
+        if not is_value(result):
             return map_tree(plain, result)
         if not isinstance(result, torch.Tensor):
             return self._new_value(node, result)
@@ -453,10 +433,10 @@ class GraphBuilder:
         return known
 
     def _element(self, item: Any, node: fx.Node, key: Any, line: UserLine | None) -> Any:
-        if not any(self._is_value(leaf) for leaf in leaves(item)):
+        if not any(is_value(leaf) for leaf in leaves(item)):
             return map_tree(plain, item)
         element = self._current_graph.call_function(operator.getitem, (node, key))
-        _annotate(element, item, line)
+        annotate(element, item, line)
         return self._values(item, element, line)
 
     @property
@@ -547,82 +527,6 @@ class GraphBuilder:
             self._constraints.look(line)
         return decided
 
-    # -- real state ------------------------------------------------------------------------------------------------
-
-    def set_grad_enabled(self, mode: bool, *, line: UserLine | None = None) -> bool:
-        """Switch grad mode, here and in the graph; returns the mode before. finish() and abort() put it back."""
-        before = torch.is_grad_enabled()
-        if before != mode:
-            apply = torch_compat.set_grad_enabled_function()
-            self._toggle(apply, (mode,), line)
-            apply(mode)
-            self._push_undo("grad", lambda: apply(before), lambda: self._toggle(apply, (before,), None))
-        return before
-
-    def enter_autocast(
-        self,
-        device_type: str,
-        dtype: torch.dtype | None = None,
-        enabled: bool = True,
-        cache_enabled: bool | None = None,
-        *,
-        line: UserLine | None = None,
-    ) -> Any:
-        """Enter autocast, here and in the graph; returns the token for exit_autocast."""
-        vals = (device_type, dtype, enabled, cache_enabled)
-        node = self._toggle(torch_compat.enter_autocast_function(), vals, line)
-        mode = torch_compat.enter_autocast_function()(*vals)
-        leave = torch_compat.exit_autocast_function()
-        token = (node, mode)
-        self._push_undo(token, lambda: leave(mode), lambda: self._toggle(leave, (node,), None))
-        return token
-
-    def exit_autocast(self, token: Any, *, line: UserLine | None = None) -> None:
-        """Leave the autocast region that `token` names."""
-        node, mode = token
-        leave = torch_compat.exit_autocast_function()
-        self._toggle(leave, (node,), line)
-        leave(mode)
-        self._undo = [entry for entry in self._undo if entry[0] is not token]
-
-    def enter_inference_mode(self, mode: bool, *, line: UserLine | None = None) -> Any:
-        """Switch inference mode, here and in the graph; returns the token for exit_inference_mode."""
-        token = InferenceRegion(self._toggle(ENTER_INFERENCE, (mode,), line), ENTER_INFERENCE(mode))
-        self._push_undo(token, token.leave, lambda: self._toggle(EXIT_INFERENCE, (token.node,), None))
-        return token
-
-    def exit_inference_mode(self, token: Any, *, line: UserLine | None = None) -> None:
-        """Leave the region that `token` names."""
-        self._toggle(EXIT_INFERENCE, (token.node,), line)
-        token.leave()
-        self._undo = [entry for entry in self._undo if entry[0] is not token]
-
-    def _toggle(self, fn: Any, args: tuple[Any, ...], line: UserLine | None) -> fx.Node:
-        self.fake_mode  # noqa: B018 - a graph of toggles alone is a graph as well
-        node = self._current_graph.call_function(fn, args)
-        _annotate(node, None, line)
-        return node
-
-    def _push_undo(self, key: Any, restore: Callable[[], None], write: Callable[[], Any]) -> None:
-        self._undo.append((key, restore, write))
-
-    @property
-    def open_regions(self) -> int:
-        """How many autocast regions the code has entered and not left."""
-        return sum(isinstance(key, tuple) for key, _, _ in self._undo)
-
-    @property
-    def open_inference_regions(self) -> int:
-        """How many regions of inference mode the code has entered and not left."""
-        return sum(isinstance(key, InferenceRegion) for key, _, _ in self._undo)
-
-    def _restore_state(self, *, write: bool) -> None:
-        while self._undo:
-            _, restore, write_node = self._undo.pop()
-            restore()
-            if write:
-                write_node()
-
     # -- end -------------------------------------------------------------------------------------------------------
 
     def abort(self) -> None:
@@ -685,15 +589,3 @@ class GraphBuilder:
 
 def _any_requires_grad(tree: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves(tree))
-
-
-def _fake_of_leaf(leaf: Any) -> Any:
-    return leaf.fake if isinstance(leaf, GraphValue) else leaf
-
-
-def _annotate(node: fx.Node, fake: Any, line: UserLine | None) -> None:
-    """`val` is the name under which other tools of torch look for the fake."""
-    node.meta["fake"] = node.meta["val"] = fake
-    if line is not None:
-        node.meta["user_line"] = line
-        node.meta["stack_trace"] = f'File "{line.filename}", line {line.line}, in {line.function}'

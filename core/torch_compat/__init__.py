@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
-import importlib.machinery
 import inspect
 import sys
-import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +16,14 @@ from typing import Any
 
 import torch
 
+from .active_modes import (  # noqa: F401 - names of this package
+    beside_modes,
+    beside_transforms,
+    default_device,
+    dispatch_stack_length,
+    unknown_active_mode,
+)
+from .bare_peer import put_bare_package, take_bare_package, without_peer_package
 from .expressions import calculated, in_its_order, write_expression  # noqa: F401 - names of this package
 from .training import (  # noqa: F401 - names of this package
     delayed_error,
@@ -57,7 +62,7 @@ def _fake_mode_class() -> type:
         __torch_dispatch__ = inspect.unwrap(FakeTensorMode.__torch_dispatch__)
 
         def __enter__(self) -> Any:
-            self.__dict__.setdefault("_bare", []).append(_put_bare_package())
+            self.__dict__.setdefault("_bare", []).append(put_bare_package())
             return super().__enter__()
 
         def __exit__(self, *raised: Any) -> None:
@@ -65,7 +70,7 @@ def _fake_mode_class() -> type:
                 super().__exit__(*raised)
             finally:
                 if self.__dict__["_bare"].pop():
-                    _take_bare_package()
+                    take_bare_package()
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
@@ -107,87 +112,6 @@ def attach_shape_env(mode: Any, env: Any) -> None:
     """Give a FakeTensorMode that was made without symbols a ShapeEnv. Checked with torch 2.11 and 2.13."""
     mode.shape_env = env
     mode.static_shapes = False
-
-
-class _NoSource:
-    """Stands for kinds of sources that only the peer's own capture makes: nothing is an instance."""
-
-
-@contextlib.contextmanager
-def without_peer_package() -> Iterator[None]:
-    """While it lasts, what the fake-tensor machinery imports of `torch._dynamo` does not load the package around it.
-
-    Fake tensors read a few settings from its `config`, and a conversion tests for kinds of its sources; the package
-    would cost a second and bring a thousand modules. Afterwards it is as unknown as before, and a later import of it
-    runs as ever. Not done beside other threads, which could meet the bare package. Checked with torch 2.11 and 2.13.
-    """
-    put = _put_bare_package()
-    try:
-        yield
-    finally:
-        if put:
-            _take_bare_package()
-
-
-_PEER = "torch._dynamo"
-
-
-@functools.cache
-def _bare_package() -> tuple[types.ModuleType, types.ModuleType]:
-    spec = importlib.machinery.PathFinder.find_spec(_PEER, torch.__path__)
-    bare, sources = types.ModuleType(_PEER), types.ModuleType(f"{_PEER}.source")
-    bare.__path__ = list(spec.submodule_search_locations or ()) if spec is not None else []
-    bare.__spec__ = spec
-    bare.source = sources  # type: ignore[attr-defined]
-    for kind in ("RandomValueSource", "CallMethodItemSource", "FloatTensorSource"):
-        setattr(sources, kind, _NoSource)
-    bare.disable = _disable_later  # type: ignore[attr-defined]
-    for module in (bare, sources):
-        module.__getattr__ = functools.partial(_load_peer, module.__name__)  # type: ignore[method-assign]
-    return bare, sources
-
-
-def _load_peer(module: str, name: str) -> Any:
-    """Whatever else is asked of the bare package and its module comes from the real ones."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    _take_bare_package()
-    return getattr(importlib.import_module(module), name)
-
-
-def _disable_later(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
-    """torch marks functions of its own that the peer must not trace on their first call, and keeps the marked form:
-    this one marks for real once there is a peer."""
-    if fn is None:
-        return functools.partial(_disable_later, recursive=recursive, **options)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        peer = sys.modules.get(_PEER)
-        if peer is None or peer is _bare_package()[0]:
-            return fn(*args, **kwargs)
-        marked = fn.__dynamo_disable = peer.disable(fn, recursive, **options)
-        return marked(*args, **kwargs)
-
-    return call
-
-
-def _put_bare_package() -> bool:
-    """Make the bare package what `import torch._dynamo` finds; False when the real one is there, or other threads."""
-    if _PEER in sys.modules or threading.active_count() > 1:
-        return False
-    bare, sources = _bare_package()
-    sys.modules[_PEER], sys.modules[sources.__name__] = bare, sources
-    torch._dynamo = bare
-    return True
-
-
-def _take_bare_package() -> None:
-    bare, sources = _bare_package()
-    for module in (bare, sources):
-        if sys.modules.get(module.__name__) is module:
-            del sys.modules[module.__name__]
-    if torch.__dict__.get("_dynamo") is bare:
-        del torch._dynamo
 
 
 def fake_tensor_class() -> type:
@@ -464,8 +388,6 @@ def view_base(tensor: Any) -> Any:
     return tensor._base
 
 
-dispatch_stack_length = torch._C._len_torch_dispatch_stack  # how many TorchDispatch modes stand (2.11 and 2.13)
-
 # Registries of hooks for all modules, in torch.nn.modules.module (2.11 and 2.13).
 GLOBAL_MODULE_HOOKS = (
     "_global_backward_hooks",
@@ -496,25 +418,6 @@ def set_compiled_call(module: torch.nn.Module, compile_call: Any) -> None:
     call.__name__ = call.__qualname__ = f"{type(module).__qualname__}.__call__"
     call._core_entry = True  # type: ignore[attr-defined]
     module._compiled_call_impl = types.MethodType(compile_call(call), module)  # type: ignore[assignment]
-
-
-def unknown_active_mode() -> str | None:
-    """The name of an active TorchFunction or TorchDispatch mode, under which capture leaves the call alone."""
-    if torch._C._len_torch_dispatch_stack():
-        return "a TorchDispatchMode"
-    count = torch._C._len_torch_function_stack()
-    default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)  # set_default_device's, lowest of all
-    if count > 1 or count and torch._C._get_function_stack_at(0) is not default:
-        return "a TorchFunctionMode"
-    if torch._C._functorch.maybe_current_level() is not None:
-        return "a functorch transform"
-    if torch.autograd.forward_ad._current_level >= 0:
-        return "a level of forward-mode differentiation"
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return "a saved-tensor hook"  # a checkpointed region is one: its recomputation must save what its forward did
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit.trace"
-    return None
 
 
 @functools.cache
@@ -570,49 +473,6 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
-
-
-@contextlib.contextmanager
-def beside_transforms() -> Iterator[None]:
-    """Torch outside of every transform of torch.func, and of what they forbid. Checked with 2.13."""
-    if torch._C._functorch.maybe_current_level() is None:
-        yield
-        return
-    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-
-    hooks = torch._C._autograd
-    forbidden = hooks._saved_tensors_hooks_get_disabled_error_message()  # torch.func.grad forbids hooks
-    hooks._saved_tensors_hooks_enable()
-    try:
-        with temporarily_clear_interpreter_stack():
-            yield
-    finally:
-        if forbidden is not None:
-            hooks._saved_tensors_hooks_disable(forbidden)
-
-
-@contextlib.contextmanager
-def beside_modes() -> Iterator[None]:
-    """Torch as it is outside of the program's modes: no function or dispatch mode, no transform, gradients recorded.
-
-    For what is made once a process and lives on, whatever the program is in the middle of. Checked with 2.13.
-    """
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(beside_transforms())
-        if torch._C._len_torch_dispatch_stack():
-            from torch.utils._python_dispatch import _disable_current_modes
-
-            stack.enter_context(_disable_current_modes())
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(torch._C.DisableTorchFunction())
-        yield
-
-
-def default_device() -> str:
-    """The device on which factories make tensors, also inside beside_modes(). Checked with 2.13."""
-    with torch._C._EnableTorchFunction():
-        return str(torch.get_default_device())
 
 
 @functools.cache

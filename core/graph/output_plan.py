@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ..torch_compat import saved
 from .alias import Alias
 from .functionalize import SYMBOLIC, Functionalizer
 from .geometry import overlaps
@@ -105,8 +106,8 @@ class OutputPlan:
             facts = self._pass.record.facts[index]
             assert facts is not None
             base = facts.fake
-            gradient = (self._history(base) or facts.gradient_edge().node) if base.requires_grad else None
-            if not self._is_untracked(alias):
+            if not self._is_untracked(alias) and not saved.is_below_autograd():
+                gradient = (self._history(base) or facts.gradient_edge().node) if base.requires_grad else None
                 self._check_gradient(alias, gradient)
             return self._numbered(ViewOfInput(index, self._steps(alias)), alias)
         # a view without history or with repeated elements can't be a result of its own

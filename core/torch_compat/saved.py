@@ -49,6 +49,11 @@ def _opened(node: Any, name: str, raw: Any) -> list[Any]:
     return [each for each in values if each is not None]
 
 
+def is_below_autograd() -> bool:
+    """Whether this thread calls past autograd, as the kernels of custom operators do: no result has a history."""
+    return torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality)  # type: ignore[no-any-return]
+
+
 def keeps_graph_function() -> Callable[[], bool]:
     """() -> whether the backward that runs now leaves the saved tensors to later ones (retain_graph)."""
     return torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from ..errors import Unsupported
 from ..variables.base import BuiltinMethodVariable, ObservedException, VariableTracker
 from ..variables.exception import ExceptionVariable
 from .side_effects import NotGivenBack
+from .tracebacks import passed
 
 VT = VariableTracker
 
@@ -80,6 +81,8 @@ class GeneratorVariable(VariableTracker):
     def throw(self, tx: Any, exception: VT) -> tuple[str, VT]:
         """Raise inside the generator, at the yield where it waits."""
         if self.finished or not self.started:
+            if not self.finished:
+                passed(self.interpreter, exception)
             self.finished = True
             raise ObservedException(exception)
         if self.running:

@@ -27,11 +27,11 @@ from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.identity import IdentityVariable
 from ..variables.literal import from_result, is_literal
-from ..variables.traceback import TracebackVariable
 from .breaks import NeedsFrame
 from .special_calls import Handler, callable_object, function
 
 VT = VariableTracker
+from .tracebacks import TracebackVariable
 
 
 def known(tx: Any, what: str, args: Sequence[VT], kwargs: dict[str, VT]) -> tuple[list[Any], dict[str, Any]]:

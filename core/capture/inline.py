@@ -111,6 +111,15 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return fn.call(tx, args, kwargs)
 
 
+def is_run(fn: VT) -> bool:
+    """Whether a call runs the function's own code, rather than what stands for it."""
+    if not isinstance(fn, UserFunctionVariable):
+        return isinstance(fn, FunctionVariable)
+    if fn.fn in special_calls.FUNCTIONS or fn.code in special_calls.WRAPPERS:
+        return False
+    return policy.function_verdict(fn.fn) is Verdict.INLINE and not TorchFunctionVariable(fn.fn).is_answered()
+
+
 def refuse_disabled(fn: types.FunctionType) -> None:
     """Raise Unsupported for a function that the program keeps out of graphs, with the reason that it gave."""
     reason = policy.disabled_reason(fn)

@@ -24,6 +24,7 @@ from ..errors import Unsupported, UserLine
 from ..guards.source import LocalSource
 from ..variables.base import NotConstant, ObservedException, VariableTracker
 from ..variables.cell import CellVariable
+from ..variables.exception import ExceptionVariable
 from ..variables.tensor_truth import AskedFurtherIn
 from .breaks import BreakHere, FoundBreak, NeedsFrame, Stop, TooDeep, is_missed, outside, rebound
 from .opcodes.calls import CallOpcodes
@@ -304,9 +305,17 @@ class RootInterpreter(Interpreter):
         return owned and not any(outside(other) is value for other in others)
 
     def _last_step_before(self, exceptions: list[VT]) -> int:
-        """The present step, or the one that raised first of these: Python must raise an exception for real, for only
-        that gives it a traceback, which handlers show to the user and `with` can't do without."""
-        return min([self.steps, *(self._raised[id(e)][1] for e in exceptions if id(e) in self._raised)])
+        """The present step, or the one that raised first of these, or of those that they came of: an exception that
+        Python raises for real leads to frames with their variables, and `with` can't do without a real one."""
+        steps, seen = [self.steps], set()
+        links = list(exceptions)
+        while links:
+            link = links.pop()
+            if id(link) not in seen and isinstance(link, ExceptionVariable):
+                seen.add(id(link))
+                steps.append(self._raised.get(id(link), (link, self.steps))[1])
+                links += [further for further in (link.context, link.cause) if further is not None]
+        return min(steps)
 
 
 _table: dict[str, Callable[[Any, Instruction], None]] = {}

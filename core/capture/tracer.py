@@ -35,6 +35,7 @@ from ..variables.wrapper_tensor import WrapperTensorVariable
 from . import policy, wrapping
 from .caught_errors import refuse_uncatchable
 from .opcodes.host import Host
+from .tracebacks import passed_unseen, runs_python
 
 VT = VariableTracker
 
@@ -244,7 +245,10 @@ class TracerServices(Host):
         try:
             return fn(*args, **kwargs)
         except Exception as error:  # a question about state that fails for eager as well
-            self.raise_exception(type(error), *error.args)
+            raised = self.new_exception(type(error), *error.args)
+            if isinstance(target, str) and runs_python(target):
+                passed_unseen(self, raised)
+            raise ObservedException(raised) from None
 
     # -- guards ----------------------------------------------------------------------------------------------------
 
@@ -283,9 +287,18 @@ class TracerServices(Host):
         return tracker.realize(self).truth(self)
 
     def call_function(self, fn: VT, args: Sequence[VT], kwargs: dict[str, VT] | None = None) -> VT:
-        from .inline import call_function
+        from .inline import call_function, is_run
 
-        return call_function(self, fn.realize(self), [arg.realize(self) for arg in args], kwargs or {})
+        fn = fn.realize(self)
+        try:
+            return call_function(self, fn, [arg.realize(self) for arg in args], kwargs or {})
+        except ObservedException as raised:
+            if runs_python(fn) and not is_run(fn):
+                self.passed_unseen(raised.value)
+            raise
+
+    def passed_unseen(self, error: VT) -> None:
+        passed_unseen(self, error)
 
     def trace_into(self, fn: VT, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         """Run the function's own code, whatever handler or verdict there is for calls of it."""

@@ -6,17 +6,17 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .base import VariableTracker, find_special
+from .base import BuiltinMethodVariable, VariableTracker, find_special
 from .literal import from_result
 from .object import FIELDS, UserObjectVariable, find_on_type
 from .slot_results import checked
-from .traceback import TracebackVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
 HEAP_TYPE = 1 << 9
+NOTES = "__notes__"
 PLAIN_TEXT = (BaseException, KeyError, AttributeError, NameError, ImportError)  # the text is that of their arguments
 
 
@@ -76,6 +76,8 @@ class ExceptionVariable(UserObjectVariable):
             return self.args[0] if self.args else none
         if name == "with_traceback":
             return WithTracebackVariable(self)
+        if name == "add_note" and find_on_type(self.cls, name)[1] is BaseException:
+            return BuiltinMethodVariable(self, name)
         raw, base = find_on_type(self.cls, name)
         if name not in self.written and base not in (None, BaseException) and isinstance(raw, FIELDS):
             return from_result(tx, getattr(self._example(), name))
@@ -109,7 +111,7 @@ class ExceptionVariable(UserObjectVariable):
         value = value.realize(tx)
         if value.kind == "constant" and value.as_constant() is None:
             self.traceback = None
-        elif isinstance(value, TracebackVariable):
+        elif value.python_type() is types.TracebackType:
             self.traceback = value
         else:
             tx.raise_exception(TypeError, "__traceback__ must be a traceback or None")
@@ -132,7 +134,19 @@ class ExceptionVariable(UserObjectVariable):
         if name == "with_traceback":
             self.set_traceback(tx, args[0])
             return self
+        if name == "add_note" and base is BaseException and len(args) == 1 and not kwargs:
+            return self._add_note(tx, args[0].realize(tx))
         return super().call_method(tx, name, args, kwargs)
+
+    def _add_note(self, tx: Tracer, note: VT) -> VT:
+        if not issubclass(note.python_type(), str):
+            tx.raise_exception(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
+        notes = self.written.get(NOTES)
+        if notes is None:
+            self.set_attr(tx, NOTES, tx.new_list([note]))
+        else:
+            notes.realize(tx).call_method(tx, "append", [note], {})
+        return tx.constant(None)
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.push_null()
@@ -151,7 +165,8 @@ class ExceptionVariable(UserObjectVariable):
         for name, value in self.written.items():
             emit.copy_top()
             self._emit_store(emit, name, value)
-        for name, link in (("__cause__", self.cause), ("__context__", self.context)):
+        links = (("__cause__", self.cause), ("__context__", self.context), ("__traceback__", self.traceback))
+        for name, link in links:
             if link is not None:
                 emit.copy_top()
                 emit.load(link)

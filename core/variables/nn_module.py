@@ -9,7 +9,7 @@ import torch
 
 from ..guards.checks import Length, MissingKey
 from ..guards.source import DictItemSource, InstanceAttrSource
-from .base import VariableTracker
+from .base import ObservedException, VariableTracker
 from .object import MISSING, UserObjectVariable, find_on_type
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ class ModuleVariable(UserObjectVariable):
             found = self._registered(tx, registry_name, name)
             if found is not None:
                 return found
-        tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        try:
+            tx.raise_exception(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        except ObservedException as raised:
+            tx.passed_unseen(raised.value)
+            raise
 
     def _registered(self, tx: Tracer, registry_name: str, name: str) -> VT | None:
         """The parameter, buffer or submodule of this name; its absence is guarded."""
@@ -65,7 +69,11 @@ class ModuleVariable(UserObjectVariable):
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if self._takes_short_way(tx):
-            return self.get_attr(tx, "forward").call(tx, args, kwargs)
+            try:
+                return self.get_attr(tx, "forward").call(tx, args, kwargs)
+            except ObservedException as raised:
+                tx.passed_unseen(raised.value)
+                raise
         return super().call(tx, args, kwargs)
 
     def _takes_short_way(self, tx: Tracer) -> bool:

@@ -207,6 +207,9 @@ class Tracer(Protocol):
         """Trace into a Python function that is ours or the standard library's (a polyfill, object.__init__ twin)."""
 
     def binary(self, op: Callable[..., Any], left: VT, right: VT) -> VT:
+    def passed_unseen(self, error: VT) -> None:
+        """The exception passes frames of a library whose code tracing does not run."""
+
         """op(left, right) for op in the operator module (add, iadd, lt, eq, contains, is_, ...)."""
 
     def unary(self, op: Callable[..., Any], operand: VT) -> VT: ...

@@ -26,6 +26,7 @@ from core.errors import CoreError
 
 CALLS = 4
 TIMEOUT_S = 60
+FILENAME = "<random program>"
 
 
 class Hangs(BaseException):
@@ -127,6 +128,8 @@ class Describer:
             yield self(value.__cause__, depth)
             yield self(value.__context__, depth)
             yield value.__suppress_context__
+            if self.exact:
+                yield _places(value)
             yield from self._attributes(value, depth)
         else:
             yield from self._attributes(value, depth)
@@ -183,6 +186,17 @@ def _history(value: torch.Tensor) -> str | None:
         return None if value.grad_fn is None else type(value.grad_fn).__name__
     except RuntimeError as error:
         return str(error)
+
+
+def _places(error: BaseException) -> list[tuple[str, int]]:
+    """The functions and lines of the program that an exception has passed."""
+    found = []
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == FILENAME:
+            found.append((step.tb_frame.f_code.co_name, _line(step, error)))
+        step = step.tb_next
+    return found
 
 
 def _versions(args: Any) -> list[int | None]:
@@ -242,13 +256,11 @@ class World:
         sys.modules[name] = module
         self.space: dict[str, Any] = vars(module)
         self.name = name
-        filename = "<random program>"
-        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-        self.filename = filename
+        linecache.cache[FILENAME] = (len(text), None, text.splitlines(True), FILENAME)
         torch.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exec(compile(text, filename, "exec"), self.space)
+            exec(compile(text, FILENAME, "exec"), self.space)
 
     def state(self, describe: Describer) -> Any:
         """The globals that are data, and the attributes of the program's classes."""
@@ -312,15 +324,7 @@ class World:
 
     def _lines(self, error: BaseException | None) -> list[int]:
         """The last line of the program in the traceback."""
-        if error is None:
-            return []
-        steps = []
-        step = error.__traceback__
-        while step is not None:
-            if step.tb_frame.f_code.co_filename == self.filename:
-                steps.append(_line(step, error))
-            step = step.tb_next
-        return steps[-1:]
+        return [] if error is None else [line for _, line in _places(error)[-1:]]
 
     def _backward(self, result: Any, args: Any) -> Any:
         carrying = list(_carrying(result, set()))

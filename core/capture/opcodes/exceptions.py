@@ -7,8 +7,11 @@ from typing import Any
 from ...guards.source import AttrSource
 from ...variables.base import ObservedException, VariableTracker
 from ...variables.exception import ExceptionVariable
-from ...variables.traceback import TracebackVariable
+from ..tracebacks import passed
 from .host import Host
+
+RAISING_AGAIN = ("RERAISE", "CLEANUP_THROW")
+"""Opcodes that let an exception go on as it is."""
 
 
 class ExceptionOpcodes(Host):
@@ -17,9 +20,9 @@ class ExceptionOpcodes(Host):
     def unwind(self, raised: ObservedException) -> None:
         """Go to the handler of the current instruction, or let the exception out of this code."""
         entry = self.decoded.handler_of(self.current)
-        again = self.current.opname == "RERAISE" or self.current.opname == "RAISE_VARARGS" and not self.current.arg
-        if not again and isinstance(raised.value, ExceptionVariable):
-            raised.value.traceback = TracebackVariable()  # one longer by this frame
+        name = self.current.opname
+        if name not in RAISING_AGAIN and (name != "RAISE_VARARGS" or self.current.arg):
+            passed(self, raised.value)
         if entry is None:
             try:
                 raise raised
@@ -71,7 +74,11 @@ class ExceptionOpcodes(Host):
         if cause is not None:
             cause = cause.realize(self)
             text = "exception causes must derive from BaseException"
-            exception.cause = None if self.is_none(cause) else self.as_exception(cause, text)
+            made_outside = cause.source is not None and issubclass(cause.python_type(), BaseException)
+            if self.is_none(cause):
+                exception.cause = None
+            else:
+                exception.cause = cause if made_outside else self.as_exception(cause, text)
             exception.suppress_context = True
         if handled:
             exception.chain(handled[-1])

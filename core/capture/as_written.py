@@ -26,6 +26,7 @@ from ..events import emit as emit_event
 from ..graph.repeatable import Footprint
 from ..options import strict
 from ..torch_compat import tracing
+from ..torch_compat.tensor_hooks import ends_recomputation
 
 PATIENCE = 16
 """From so many failures on, a graph that fails on more than half of its calls is not asked any more."""
@@ -82,7 +83,7 @@ class AsWritten:
             emit_event(FellBack("assumption", f"{name}: a check on a tensor failed", self._start()))
         elif isinstance(failure, GivenUp):
             return self._later()
-        elif not isinstance(failure, Exception) or isinstance(failure, CoreError):
+        elif not isinstance(failure, Exception) or isinstance(failure, CoreError) or ends_recomputation(failure):
             return None
         else:
             module, node = tracing.node_that_raised(failure)

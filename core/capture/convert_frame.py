@@ -33,7 +33,7 @@ from ..events import (
 from ..graph.builder import GraphBuilder
 from ..graph.captured import CapturedGraph
 from ..graph.refusals import NeedsSymbols
-from ..guards.checks import GlobalState, Is, TypeUnchanged
+from ..guards.checks import GlobalState, Is, Predicate, TypeUnchanged
 from ..guards.failure import describe_failure, failing_guard
 from ..guards.guard import Guard
 from ..guards.source import ClosureSource, FrameValues, LocalSource
@@ -41,7 +41,7 @@ from ..guards.tree import build_program
 from ..options import CompileOptions, disabled, strict
 from ..settings import config
 from ..stance import Stance, current
-from ..torch_compat import peer
+from ..torch_compat import peer, tensor_hooks
 from ..variables.base import VariableTracker
 from ..variables.cell import CellVariable
 from . import policy, replacement
@@ -198,6 +198,10 @@ class FrameCompiler:
         """Recompile policy, capture, graph, guards, code, entry."""
         if self.root_as_written and owner is not None:
             return self._as_written(owner, frame)
+        unknown = torch_compat.unknown_active_mode()
+        if unknown is not None:
+            emit(FellBack("capture", f"{unknown} is active"))
+            return False
         state = self._state_of(owner, frame.code)
         entries = self._entries(owner, frame.code)
         if state.count_idle() >= self.options.recompile_limit:
@@ -206,13 +210,10 @@ class FrameCompiler:
         if entries and not self._may_recompile(state, entries, frame):
             return self._no_more(owner)
         began = time.perf_counter()
-        unknown = torch_compat.unknown_active_mode()
-        if unknown is not None:
-            emit(FellBack("capture", f"{unknown} is active"))
-            return False
         try:
             policy.refuse_code(frame.code)
-            state.latest = self._captured_entry(state, frame, began, self._only_enters(owner))
+            with tensor_hooks.hooks_aside():
+                state.latest = self._captured_entry(state, frame, began, self._only_enters(owner))
             return state.latest
         except Unsupported as refusal:
             if self.options.fullgraph:
@@ -385,6 +386,8 @@ class FrameCompiler:
             trace.reads = {}
         # now, before the traced code switches anything
         trace.guard(None, GlobalState(_C.global_state_snapshot()), None, "torch's global state")
+        if tensor_hooks.has_saved_tensor_hooks():
+            trace.guard(None, Predicate((), tensor_hooks.saves_through_torch_itself), None, "saved-tensor hooks")
         return trace
 
     def _root_interpreter(self, trace: Trace, stop: Stop | None) -> RootInterpreter:

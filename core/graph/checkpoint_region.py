@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .. import torch_compat
 from ..torch_compat import training
+from ..torch_compat.tensor_hooks import hooks_aside
 from .tree import leaves
 
 _regions = itertools.count()
@@ -56,7 +57,7 @@ class _RecordedCheckpoint:
 
     def run(self) -> Any:
         hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
-        with hooks, self.keeps, _random_tape()(self.random, False, self.selective):
+        with hooks_aside(False), hooks, self.keeps, _random_tape()(self.random, False, self.selective):
             return self.graph.forward(*self.values)
 
     def _pack(self, tensor: torch.Tensor) -> int:
@@ -71,7 +72,7 @@ class _RecordedCheckpoint:
     def _run_again(self) -> None:
         hooks = torch.autograd.graph.saved_tensors_hooks(self._keep, _not_asked_for)
         tape = _random_tape()(list(self.random), True, self.selective)
-        with hooks, torch.enable_grad(), self.autocast, self.finds, tape:
+        with hooks_aside(False), hooks, torch.enable_grad(), self.autocast, self.finds, tape:
             self.graph.forward(*self.values)
 
     def _keep(self, tensor: torch.Tensor) -> int:

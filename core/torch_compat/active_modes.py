@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
+from .tensor_hooks import has_saved_tensor_hooks, saves_through_torch_itself
+
 dispatch_stack_length = torch._C._len_torch_dispatch_stack  # how many TorchDispatch modes stand (2.11 and 2.13)
 
 
@@ -23,8 +25,8 @@ def unknown_active_mode() -> str | None:
         return "a functorch transform"
     if torch.autograd.forward_ad._current_level >= 0:
         return "a level of forward-mode differentiation"
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
-        return "a saved-tensor hook"  # a checkpointed region is one: its recomputation must save what its forward did
+    if has_saved_tensor_hooks() and not saves_through_torch_itself():
+        return "a saved-tensor hook"
     if torch._C._get_tracing_state() is not None:
         return "torch.jit.trace"
     return None

@@ -11,6 +11,7 @@ import torch
 from ..guards.checks import NoOverlap, NotSameAs, Predicate
 from ..guards.guard import Guard
 from ..variables.wrapper_class import memory_of
+from .first_calls import is_drawn
 from .trace import Trace
 
 
@@ -43,7 +44,10 @@ def memory_guard(trace: Trace) -> Guard | None:
     found = {
         id(tracker.real): tracker  # type: ignore[attr-defined]
         for tracker in trace.known.values()
-        if tracker.kind == "tensor" and tracker.source is not None and tracker.real is not None  # type: ignore[attr-defined]
+        if tracker.kind == "tensor"
+        and tracker.source is not None
+        and tracker.real is not None  # type: ignore[attr-defined]
+        and not is_drawn(tracker.source)
     }
     memory = {s: t for tracker in found.values() for s, t in memory_of(tracker.real, tracker.source)}  # type: ignore[attr-defined]
     if len(memory) < 2:
@@ -57,10 +61,10 @@ def memory_guard(trace: Trace) -> Guard | None:
 
 def identity_guards(trace: Trace) -> Iterator[Guard]:
     """An object that the code changed must not be another argument of the same kind in a later call."""
-    others = {id(t): t for t in trace.known.values() if t.source is not None and t.mutable}
+    others = {id(t): t for t in trace.known.values() if t.source is not None and t.mutable and not is_drawn(t.source)}
     for tracker in trace.side_effects.changed():
         for other in others.values():
-            if tracker.source is None or other is tracker or other.kind != tracker.kind:
+            if tracker.source is None or is_drawn(tracker.source) or other is tracker or other.kind != tracker.kind:
                 continue
             if tracker.kind == "cell":
                 continue  # the cells of a closure are what its code makes them; their sources lead to the contents

@@ -27,6 +27,8 @@ from ..graph.repeatable import Footprint
 from ..options import strict
 from ..torch_compat import tracing
 from ..torch_compat.tensor_hooks import ends_recomputation
+from .first_calls import Draw, Seed, Seeded, keep_states, put_back
+from .reconstruct import CodeEmitter
 
 PATIENCE = 16
 """From so many failures on, a graph that fails on more than half of its calls is not asked any more."""
@@ -63,6 +65,7 @@ class AsWritten:
         self.left = Footprint(frozenset())
         self.in_order = False
         self.restores = False
+        self.draws = False
         self.checks = False
         self.graph: Any = None
         self.entry: Callable[[], Any] = lambda: None
@@ -110,7 +113,7 @@ class AsWritten:
         left = self.left
         if left.lasting is None or not (self.code.co_flags & PLAIN == PLAIN):
             return left.why or "the frame is no function's"
-        if left.draws and not self.restores:
+        if (left.draws or self.draws) and not self.restores:
             return "draws random numbers"
         if written:
             return left.why
@@ -221,19 +224,27 @@ class WayOut:
         self.target = AsWritten(frame.code, frame.globals, trace.grad_mode)
         self.failed, self.wrong = emit.nop()[0], emit.nop()[0]
         self.checks = self.target.checks = bool(trace.assumptions)
+        self._seeds = any(isinstance(call, Seed) for call in trace.before_graph)
+        self._draws = [call for call in trace.before_graph if isinstance(call, (Draw, Seeded))]
+        self.target.draws = bool(self._draws)
         self._saved: str | None = None
+        self._kept: list[Any] = []
 
-    def begin(self, emitter: Any, seeds: bool) -> list[Instruction]:
-        """What the frame begins with: the state of the generator is kept where it may be needed again. seeds: the code
-        sets it before the graph is called."""
+    def begin(self, emitter: Any) -> list[Instruction]:
+        """What the frame begins with: the state of the generators is kept where it may be needed again."""
         left = self.target.left
-        needed = left.may_raise or seeds or left.draws and self.checks
-        if left.lasting is None or not needed:
-            return []
-        self.target.restores = True
-        self._saved = emitter.temporary()
-        state = torch.default_generator.get_state
-        return [*emit.load_const(state), *emit.call_function(0), *emit.store_fast(self._saved)]
+        states: list[Instruction] = []
+        if self._draws and (left.may_raise or self.checks or self._seeds):
+            loader = CodeEmitter(self.frame)
+            self._kept = keep_states(loader, self._draws, emitter.temporary)
+            states = loader.out
+        known = left.lasting is not None
+        if known and (self._seeds or left.draws and (left.may_raise or self.checks)):
+            self._saved = emitter.temporary()
+            states += [*emit.load_const(torch.default_generator.get_state), *emit.call_function(0)]
+            states += emit.store_fast(self._saved)
+        self.target.restores = bool(states)
+        return states
 
     def protects(self, call: list[Instruction]) -> ExceptionEntry:
         """The exception entry of a call of the graph."""
@@ -252,6 +263,7 @@ class WayOut:
             emitter.add(emit.load_fast_bound(self._saved))
             emitter.call(1)
             emitter.pop_top()
+        put_back(emitter, self._kept)
         emitter.add(emit.load_fast_bound(way))
         names = argument_names(self.frame.code)
         freevars = self.frame.code.co_freevars

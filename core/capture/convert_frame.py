@@ -49,6 +49,7 @@ from .alias_guards import identity_guards, memory_guard
 from .breaks import BreakHere, BreakWriter, FoundBreak, ResumeFunctions, Stop, TraceAgain
 from .class_guards import class_guards, class_name
 from .dynamic import CapturePolicy, History, holders_of_lifted, is_lifted_source, observe
+from .first_calls import DecidedByChance
 from .generators import refuse_waiting
 from .interpreter import RootInterpreter
 from .shape_guards import shape_guards
@@ -93,6 +94,7 @@ class FrameState:
         self.warned = False
         self.entries = 0  # made so far
         self.unbacked = True  # sizes may have no value in the capture under way
+        self.draws = True  # random numbers of Python and NumPy may be inputs of its graph
         self.scalars = False  # numbers and sizes of the data are symbols, for without them it would break
         self.without_symbols: Unsupported | None = None  # the refusal that led to that
         self.seen = False  # a first call has run as written, for its sizes
@@ -317,6 +319,9 @@ class FrameCompiler:
             except NotItsOwnCall:
                 state.unbacked = False
                 continue
+            except DecidedByChance:
+                state.draws = False
+                continue
             except BackendError as failed:  # few backends take sizes without a value in every operation
                 if state.without_symbols is not None:  # nor numbers of the data: then it is the break that it was
                     emit(FellBack("numbers of the data", failed.what))
@@ -382,6 +387,7 @@ class FrameCompiler:
             builder,
             in_order=self.in_order,
         )
+        trace.policy.draws = state.draws
         if config.audit_guards:
             trace.reads = {}
         # now, before the traced code switches anything
@@ -422,6 +428,8 @@ class FrameCompiler:
         except BaseException:
             trace.builder.abort()
             raise
+        if trace.draws and trace.builder.chance and trace.builder.chance.is_assumed(trace.builder.shape_env):
+            raise DecidedByChance
         if decided is not None:
             self._graph_guards(trace, decided)
         trace.guard_unread()

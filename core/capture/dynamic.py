@@ -73,6 +73,7 @@ class CapturePolicy:
         self.unbacked = unbacked
         self.opened = False  # a dimension got such a symbol, for the program's mark or because cases multiply
         self.opened_by_itself = False
+        self.draws = True  # random numbers of Python and NumPy may be symbols
         self.dynamic = options.dynamic
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[str, int | float] = {}

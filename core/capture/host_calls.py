@@ -8,9 +8,9 @@ import _thread
 import builtins
 import collections
 import enum
-import functools
 import io
 import pickle
+import random
 import re
 import sys
 import traceback
@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import Unsupported
-from ..guards.checks import Predicate
-from ..guards.source import ConstSource
+from ..variables import random_generator
+from ..variables.answers import guard_answer
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.identity import IdentityVariable
@@ -243,6 +243,12 @@ def make_namedtuple(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     except (TypeError, ValueError) as error:
         tx.raise_exception(type(error), *error.args)
     return tx.register_class(made)
+
+
+@callable_object(random.Random)
+def make_random(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """random.Random(seed)."""
+    return random_generator.make(tx, random.Random, args, kwargs)
 
 
 # -- tracebacks and references -----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from ..variables.cell import CellVariable
 from ..variables.context import OUTER_MODES, AutocastVariable, InferenceModeVariable
 from ..variables.function import NestedFunctionVariable
 from ..variables.function_mode import enter_for_real
+from .first_calls import temporary
 from .side_effects import NotGivenBack
 
 VT = VariableTracker
@@ -206,6 +207,9 @@ class CodeEmitter:
 
     def _const(self, source: Any) -> None:
         self.load_const(source.value)
+
+    def _drawn(self, source: Any) -> None:
+        self.add(emit.load_fast_bound(temporary(source.index)))
 
     def _attribute(self, source: Any) -> None:
         self.load_source(source.base)
@@ -475,6 +479,7 @@ SOURCE_LOADERS: dict[type, Callable[[CodeEmitter, Any], None]] = {
     sources.ClosureSource: CodeEmitter._closure,
     sources.ModuleSource: CodeEmitter._module,
     sources.ConstSource: CodeEmitter._const,
+    sources.DrawnSource: CodeEmitter._drawn,
     sources.AttrSource: CodeEmitter._attribute,
     sources.InstanceAttrSource: CodeEmitter._attribute,
     sources.SlotAttrSource: CodeEmitter._attribute,

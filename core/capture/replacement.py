@@ -61,12 +61,12 @@ def build(
     if trace.builder.ops or emitter.outputs:
         graph = decided = trace.builder.finish(emitter.outputs)
         assumptions.verify(trace, graph)
-        left = footprint(graph)  # now: a backend may spend what the record holds
+        left = footprint(graph, bool(trace.before_graph))  # now: a backend may spend what the record holds
         compiled = compile_graph(graph)
         prefix, bound = call_graph(trace, emitter, graph, compiled)
         way_out.target.covers(left, compiled, bound)
         table = [*table, way_out.protects(prefix)]
-        before = way_out.begin(emitter, bool(trace.before_graph))
+        before = way_out.begin(emitter)
         way_out.write(emitter)
         trace.as_written = way_out.target
     elif trace.builder.has_symbols:
@@ -91,11 +91,8 @@ def build(
 def first_calls(trace: Trace) -> list[Instruction]:
     """What has to happen before the graph runs."""
     emitter = CodeEmitter(trace.frame)
-    for fn, argument in trace.before_graph:
-        emitter.load_const(fn)
-        emitter.load_const(argument)
-        emitter.call(1)
-        emitter.pop_top()
+    for call in trace.before_graph:
+        call.write(emitter)
     return emitter.out
 
 

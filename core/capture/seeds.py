@@ -9,6 +9,7 @@ import torch
 from ..errors import Unsupported
 from ..graph.functionalize import is_random
 from ..variables.base import VariableTracker
+from .first_calls import Seed
 from .special_calls import function
 
 VT = VariableTracker
@@ -27,5 +28,5 @@ def manual_seed(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
         raise Unsupported(
             "torch.manual_seed() behind random numbers of the same graph", remedy="seed first, or outside of it"
         )
-    tx.trace.before_graph.append((torch.manual_seed, given[0].as_constant()))
+    tx.trace.before_graph.append(Seed(given[0].as_constant()))
     return tx.wrap(torch.default_generator, None, constant=True)

@@ -9,6 +9,7 @@ from .. import torch_compat
 from ..graph.captured import CapturedGraph
 from ..guards.checks import Binding, ShapeHolds
 from ..guards.guard import Guard
+from .first_calls import is_drawn
 
 
 def shape_guards(graph: CapturedGraph) -> Iterator[Guard]:
@@ -18,7 +19,7 @@ def shape_guards(graph: CapturedGraph) -> Iterator[Guard]:
     for symbol, place in facts.bindings.items():
         item = graph.inputs[place.input]
         kind = place.kind if place.kind != "value" else "float" if _is_float(item.fake) else "int"
-        if item.source is not None:
+        if item.source is not None and not is_drawn(item.source):
             bindings[str(symbol)] = Binding(item.source, kind, place.dim)
             if kind == "float":
                 yield _finite(str(symbol), bindings[str(symbol)])

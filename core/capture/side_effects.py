@@ -40,6 +40,10 @@ class SideEffects:
         if self._seal is not None and (tracker is None or tracker.made < self._seal[0] or not self.is_new(tracker)):
             raise Unsupported(self._seal[1], remedy=self._seal[2])
 
+    def refuse_if_sealed(self) -> None:
+        """Something outside the traced code changes by other means than through a tracker."""
+        self._refuse_if_sealed(None)
+
     def older_than(self, moment: int) -> list[VariableTracker]:
         """Changed objects that existed at a moment (a tracker's `made`) or that exist outside the traced code."""
         return [item for item in self._changed.values() if item.made < moment or not self.is_new(item)]

@@ -16,6 +16,7 @@ from ..guards.source import ConstSource
 from ..options import CompileOptions
 from ..variables.base import VariableTracker
 from ..variables.unread import UnreadVariable
+from .first_calls import is_drawn
 from .side_effects import SideEffects
 
 
@@ -59,7 +60,8 @@ class Trace:
     )  # literals, and where they came up
     reads: dict[int, UserLine | None] | None = None  # under config.audit_guards: where each object was first met
     interpreters: list[Any] = field(default_factory=list)  # of all calls in the frame
-    before_graph: list[tuple[Any, Any]] = field(default_factory=list)  # (function, argument): calls before the graph's
+    before_graph: list[Any] = field(default_factory=list)  # calls before the graph's; see first_calls.py
+    draws: list[Any] = field(default_factory=list)  # of those: random numbers of Python and NumPy
     generators: list[Any] = field(default_factory=list)  # those of the traced code
     catching_warnings: int = 0  # blocks entered in which warnings are caught
     function_modes: list[VariableTracker] = field(default_factory=list)  # entered by the traced code, the top one last
@@ -70,7 +72,7 @@ class Trace:
 
     def guard(self, source: Any, check: Any, line: UserLine | None, reason: str = "") -> None:
         """Assume `check`; guards on a source that the traced code made are void and never arrive here."""
-        if self.unreal and source is not None and self.is_unreal(source):
+        if source is not None and (self.unreal and self.is_unreal(source) or self.draws and is_drawn(source)):
             return
         self.guards.add(Guard(source, check, line, reason))
 
@@ -119,6 +121,8 @@ class Trace:
             self.exceptions,
             self.numbers,
             self.unread,
+            self.draws,
+            self.before_graph,
         ):
             held.clear()
         for table in (self.references, self.proxies):

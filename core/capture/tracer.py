@@ -166,6 +166,16 @@ class TracerServices(Host):
 
         return descriptor(self, cls, args)
 
+    def draw(self, generator: VT, method: str, values: Sequence[Any], keywords: dict[str, Any]) -> VT:
+        from .first_calls import draw
+
+        return draw(self, generator, method, values, keywords)
+
+    def seeds(self, generator: VT) -> None:
+        from .first_calls import Seeded
+
+        self.trace.before_graph.append(Seeded(generator))
+
     def is_unreal(self, value: Any) -> bool:
         return id(value) in self.trace.unreal
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import random
 import sys
 import threading
 import types
@@ -35,6 +36,7 @@ from ..variables import (
     limits,
     mapping,
     outside_iterator,
+    random_generator,
     sequence,
     weak_reference,
 )
@@ -56,6 +58,7 @@ from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
 from ..variables.process_group import GroupOfNameVariable, finds_groups
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable
+from ..variables.random_generator import RandomGeneratorVariable
 from ..variables.scripted import ScriptedFunctionVariable
 from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
@@ -149,6 +152,11 @@ def _build(tx: Any, value: Any, source: Any) -> VT:
     builder = BY_TYPE.get(cls)
     if builder is not None:
         return builder(tx, value, source)
+    if random_generator.is_of_numpy(value):
+        return _random_generator(tx, value, source)
+    if random_generator.is_numpy_function(value):
+        tx.guard(source, Is(value))
+        return random_generator.GeneratorFunctionVariable(value, source)
     if "numpy" in sys.modules and array.is_of_numpy(value):
         return array.from_value(tx, value, source)
     if cls in CONTEXT_CLASSES:
@@ -243,6 +251,8 @@ def _is_made_again(function: types.FunctionType, source: Any) -> bool:
 def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
     receiver = getattr(value, "__self__", None)
     free = receiver is None or isinstance(receiver, types.ModuleType)
+    if type(receiver) is random.Random or random_generator.is_of_numpy(receiver):
+        return _of_generator(tx, value, source)
     if free or getattr(type(receiver), value.__name__, None) is None:  # else its record of a C++ function, no object
         tx.guard(source, Is(value))
         return GroupOfNameVariable(value, source) if finds_groups(value) else BuiltinVariable(value, source)
@@ -253,8 +263,26 @@ def _builtin_function(tx: Any, value: Any, source: Any) -> VT:
         tx.guard(source, TypeIs(type(value)))
         what = f"{type(receiver).__qualname__}.{value.__name__}(), whose name has another value on its object,"
         return OpaqueVariable(value, f"{what} is not traced", "call it outside the compiled function", source)
-    owner_source = None if source is None else AttrSource(source, "__self__")
-    return wrap(tx, receiver, owner_source).get_attr(tx, value.__name__)
+    if source is None:
+        return wrap(tx, receiver, None).get_attr(tx, value.__name__)
+    tx.guard(source, TypeIs(type(value)))
+    tx.guard(AttrSource(source, "__name__"), Equals(value.__name__))
+    return wrap(tx, receiver, AttrSource(source, "__self__")).get_attr(tx, value.__name__)
+
+
+def _random_generator(tx: Any, value: Any, source: Any) -> VT:
+    tx.guard(source, TypeIs(type(value)))
+    return RandomGeneratorVariable(value, source)
+
+
+def _of_generator(tx: Any, value: Any, source: Any) -> VT:
+    """A method of a generator of random numbers, such as the functions of the modules random and numpy.random."""
+    generator = value.__self__
+    if source is None or tx.is_void(source, Is(value)):
+        return wrap(tx, generator, None, constant=True).get_attr(tx, value.__name__)
+    tx.guard(source, TypeIs(type(value)))
+    tx.guard(AttrSource(source, "__name__"), Equals(value.__name__))
+    return wrap(tx, generator, AttrSource(source, "__self__")).get_attr(tx, value.__name__)
 
 
 def _custom_operator(tx: Any, value: Any, source: Any) -> VT:
@@ -292,6 +320,8 @@ def _code(tx: Any, value: types.CodeType, source: Any) -> VT:
 
 
 def _method(tx: Any, value: types.MethodType, source: Any) -> VT:
+    if type(value.__self__) is random.Random or random_generator.is_of_numpy(value.__self__):  # random.uniform
+        return _of_generator(tx, value, source)
     if type(value.__self__).__module__.startswith("numpy."):
         return array.from_value(tx, value, source)  # np.random.rand
     tx.guard(source, TypeIs(types.MethodType))
@@ -415,6 +445,7 @@ BY_TYPE: dict[type, Any] = {
     torch.Size: sequence.from_value,
     range: ranges.from_value,
     slice: ranges.from_value,
+    random.Random: _random_generator,
     dict: mapping.from_value,
     collections.OrderedDict: mapping.from_value,
     collections.defaultdict: mapping.from_value,

@@ -18,8 +18,9 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..errors import Unsupported, UserLine
-from ..torch_compat import fakes
+from ..torch_compat import fakes, tracing
 from .captured import CapturedGraph, GraphInput
+from .chance import Chance
 from .constants import CONSTANT_TYPES, spelled_out, writable
 from .constraints import Constraints
 from .data_assertions import note_assertions
@@ -83,7 +84,9 @@ class GraphBuilder(RealState):
         self._region: Region | None = None
         self._rng_state: torch.Tensor | None = None
         self._engine_ran = False
+        self.chance = Chance()
         self.ops = 0
+        self.raised: Exception | None = None  # the last one that the program itself would see
 
     # -- what is created on first use ------------------------------------------------------------------------------
 
@@ -200,10 +203,16 @@ class GraphBuilder(RealState):
         self._kept.append(example)
         return value
 
-    def add_scalar_input(self, value: int | float, source: Any) -> GraphValue:
-        """A placeholder for a Python number that differs between calls: a SymInt or SymFloat."""
+    def add_scalar_input(self, value: int | float, source: Any, within: tuple[Any, Any] | None = None) -> GraphValue:
+        """A placeholder for a Python number that differs between calls: a SymInt or SymFloat. within: it is drawn at
+        random between these two, and no guard may speak of it."""
         index = len(self._inputs)
-        symbolic = torch_compat.symbolic_scalar(self.shape_env, value, torch_compat.input_source_class()(index))
+        name = torch_compat.input_source_class()(index)
+        if within is None:
+            symbolic = torch_compat.symbolic_scalar(self.shape_env, value, name)
+        else:
+            symbolic = tracing.ranged_scalar(self.shape_env, value, name, within)
+            self.chance.add(symbolic)
         result = self._add_placeholder(symbolic, source)
         self._inputs.append(GraphInput(index, source, symbolic))
         return result
@@ -294,6 +303,8 @@ class GraphBuilder(RealState):
                 result = map_tree(rounded, result)
         if self._constraints is not None:
             self._constraints.look(line)
+        if self.chance:
+            self.chance.check(self.shape_env, name, line)
         self._check_result(name, result, line)
         has_values = any(is_value(leaf) for leaf in leaves(result))
         recorded = self._record is None or len(self._record.calls) > mark
@@ -516,13 +527,7 @@ class GraphBuilder(RealState):
         return self._decide(value, kind, line)
 
     def _decide(self, value: GraphValue, kind: type, line: UserLine | None) -> Any:
-        try:
-            decided = kind(value.fake)
-        except torch_compat.data_dependent_errors():
-            raise Unsupported(
-                "a decision depends on the values in a tensor",
-                remedy="use torch.where or torch.cond, or make the decision outside the compiled function",
-            ) from None
+        decided = self.chance.decide(value.fake, kind, line)
         if self._constraints is not None:
             self._constraints.look(line)
         return decided

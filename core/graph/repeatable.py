@@ -90,7 +90,7 @@ class Footprint:
 
     lasting: torch-level nodes whose effect nothing undoes; writing: those that write to the caller's tensors, which a
     functional graph does at its end; None where nobody knows. draws: takes random numbers of the CPU's default
-    generator; may_raise: and some call raises for some values. why: the first effect, in words.
+    generator; may_raise: numbers are drawn, and some call raises for some values. why: the first effect, in words.
     """
 
     lasting: frozenset[str] | None
@@ -100,8 +100,8 @@ class Footprint:
     why: str = ""
 
 
-def footprint(graph: CapturedGraph) -> Footprint:
-    """The footprint of a captured graph."""
+def footprint(graph: CapturedGraph, draws_before: bool = False) -> Footprint:
+    """The footprint of a captured graph. draws_before: its frame takes random numbers of other generators first."""
     record = graph.record
     if record is None or record.refused is not None:
         return Footprint(None, why="calls what its record does not show")
@@ -129,4 +129,5 @@ def footprint(graph: CapturedGraph) -> Footprint:
     if graph.mutated and not writing:  # a tensor made of others, whose memory is theirs
         return Footprint(None, why="writes to a tensor that the caller has")
     random = any(map(draws, record.calls))
-    return Footprint(frozenset(lasting), frozenset(writing), random, random and any(map(may_raise, record.calls)), why)
+    raises = (random or draws_before) and any(map(may_raise, record.calls))
+    return Footprint(frozenset(lasting), frozenset(writing), random, raises, why)

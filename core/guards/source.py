@@ -215,6 +215,22 @@ class ModuleSource(RootSource):
         return (self.module,)
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnSource(RootSource):
+    """What a generator of random numbers gives in a call of the frame: drawn behind the guards, which don't see it."""
+
+    index: int
+
+    def name(self) -> str:
+        return f"drawn[{self.index}]"
+
+    def read(self, frame: FrameValues, base: Any) -> Any:
+        raise LookupError(self.name())
+
+    def _content(self) -> tuple[Any, ...]:
+        return (self.index,)
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class ConstSource(RootSource):
     """One particular object, found by no path; held weakly where possible."""

@@ -43,3 +43,28 @@ def node_that_raised(error: BaseException) -> tuple[Any, Any]:
             return module, nodes[index] if index is not None and index < len(nodes) else None
         step = step.tb_next
     return None, None
+
+
+def ranged_scalar(env: Any, value: Any, source: Any, within: tuple[Any, Any]) -> Any:
+    """As symbolic_scalar, of a number that lies between two others for certain."""
+    import sympy
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    from . import symbolic_scalar
+
+    made = symbolic_scalar(env, value, source)
+    low, high = within
+    number = sympy.Float if isinstance(low, float) else sympy.Integer
+    if low != high:
+        env.var_to_range[made.node.expr] = ValueRanges(number(low), number(high))
+    return made
+
+
+def known_by_range(value: Any) -> Any:
+    """What a SymInt, SymFloat or SymBool is whatever its symbols are within their ranges; None where that is open."""
+    found = value.node.shape_env._maybe_evaluate_static(value.node.expr)
+    if found is None or not (found.is_number or found.is_Boolean):
+        return None
+    if isinstance(value, torch.SymBool):
+        return bool(found)
+    return int(found) if isinstance(value, torch.SymInt) else float(found)

@@ -18,6 +18,9 @@ class SideEffectLog(Protocol):
 
     def is_mutated(self, tracker: VT) -> bool: ...
 
+    def refuse_if_sealed(self) -> None:
+        """Something outside changes by other means than through a tracker."""
+
     def is_new(self, tracker: VT) -> bool:
         """The object was made by the traced code: nobody outside has seen it."""
 
@@ -152,6 +155,12 @@ class Tracer(Protocol):
 
     def register_hook(self, tensor: Any, method: str, hook: VT) -> VT:
         """tensor.method(hook); the tracker of the handle."""
+
+    def draw(self, generator: Any, method: str, values: Sequence[Any], keywords: dict[str, Any]) -> VT:
+        """What generator.method(...) gives, drawn anew in each call of the frame."""
+
+    def seeds(self, generator: Any) -> None:
+        """The traced code has seeded a generator from outside; what that gives from here on is known."""
 
     def is_unreal(self, value: Any) -> bool:
         """True for a class that the traced code defined and for what stands for trackers in it."""

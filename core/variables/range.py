@@ -25,8 +25,12 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     # part by part: ranges of the same numbers are equal and may still have another stop
     for name in ("start", "stop", "step"):
         parts.append(tx.wrap(getattr(value, name), source and AttrSource(source, name)))
+    if isinstance(value, range):
+        for part in parts:
+            as_index(tx, part)  # reads it, so that its value is guarded: the number of rounds shapes the graph
+        return RangeVariable(value, source)
     start, stop, step = parts
-    return RangeVariable(value, source) if isinstance(value, range) else SliceVariable(start, stop, step, source)
+    return SliceVariable(start, stop, step, source)
 
 
 def make_range(tx: Tracer, *args: VT) -> RangeVariable:

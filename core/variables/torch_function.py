@@ -10,7 +10,8 @@ import torch
 
 from .. import torch_compat
 from ..errors import Unsupported
-from . import array, function_mode, tensor_scalar, tensor_subclass, tensor_truth, wrapper_class
+from . import array, function_mode, number_tensor, tensor_scalar, tensor_subclass, tensor_truth, wrapper_class
+from .answers import guard_state
 from .base import InheritedMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ ANSWERED = resolve(
     "torch.backends.cudnn.is_available torch.backends.cudnn.is_acceptable torch.distributed.is_available "
     "torch.distributed.is_initialized torch.finfo torch.iinfo torch.device torch.promote_types torch.can_cast "
     "torch.broadcast_shapes torch.typename torch.is_warn_always_enabled torch.accelerator.is_available "
+    "torch.is_anomaly_enabled torch.is_anomaly_check_nan_enabled torch.get_num_interop_threads "
+    "torch._C._is_multithreading_enabled "
     "torch.accelerator.current_accelerator torch.accelerator.device_count torch.memory_format "
     "torch.overrides.is_tensor_like torch.autograd._is_checkpoint_valid "
     "torch._C._get_cublas_allow_tf32 torch._C._get_cublas_allow_fp16_accumulation torch._C._get_cudnn_allow_tf32 "
@@ -55,6 +58,12 @@ ANSWERED = resolve(
     "torch._C._get_math_sdp_enabled torch._C._get_mem_efficient_sdp_enabled torch._C._get_deterministic_algorithms "
     "torch._C._get_mkldnn_enabled torch._C._get_mkldnn_deterministic torch._C._get_nnpack_enabled "
     "torch._C._get_float32_matmul_precision torch._C._get_fp32_precision_getter"
+)
+# Of these: what no global-state guard holds.
+PROCESS_STATE = resolve(
+    "torch.get_num_threads torch.is_warn_always_enabled torch.is_anomaly_enabled torch.is_anomaly_check_nan_enabled "
+    "torch.cuda.is_initialized torch.cuda.current_device torch.distributed.is_initialized "
+    "torch._C._is_multithreading_enabled torch.autograd.is_multithreading_enabled torch.get_num_interop_threads"
 )
 # Metadata questions: answered from the fake tensor.
 METADATA = resolve(
@@ -163,6 +172,10 @@ class TorchFunctionVariable(VariableTracker):
             return tensor_subclass.dispatch(tx, self, args, kwargs)
         if fn in array.CONVERTERS and args and args[0].realize(tx).kind == "ndarray":
             return array.to_tensor(tx, fn, args, kwargs)
+        if fn in number_tensor.MAKERS and args:
+            made = number_tensor.of_numbers(tx, args, kwargs)
+            if made is not None:
+                return made
         if fn is torch.tensor or self.kind == "class":
             made = array.of_numbers(tx, fn, args, kwargs)
             if made is not None:
@@ -253,7 +266,10 @@ class TorchFunctionVariable(VariableTracker):
         if fn in ANSWERED and all(arg.is_constant() for arg in (*args, *kwargs.values())):
             values = [arg.look_inside(tx).as_constant() for arg in args]
             keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
-            return tx.wrap(tx.answer(fn, values, keywords), None, constant=True)
+            answer = tx.answer(fn, values, keywords)
+            if fn in PROCESS_STATE and not keywords:
+                guard_state(tx, fn, values, answer)
+            return tx.wrap(answer, None, constant=True)
         if fn is torch.numel and args and args[0].realize(tx).kind == "tensor":
             return args[0].realize(tx).call_method(tx, "numel", [], {})
         return None

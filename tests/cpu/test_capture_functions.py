@@ -174,3 +174,21 @@ def test_a_generator_left_waiting_in_a_finally_runs_as_written():
     core.reset()
     assert torch.equal(core.compile(fn, backend="eager")(X), X + 1)
     assert seen == ["left"] and core.stats()["graphs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("owner", "names", "words"),
+    [([3, 1, 2, 1], ("append", "remove", "count"), (1,)), ("Ab", ("lower", "upper"), ()), (X, ("add", "mul"), (2,))],
+)
+def test_which_method_of_a_builtin_object_an_argument_is(owner, names, words):
+    def fn(x, method):
+        return method(*words), x + 1
+
+    core.reset()
+    fast = core.compile(fn, backend="eager")
+    ours, theirs = ([*owner], [*owner]) if isinstance(owner, list) else (owner, owner)
+    for name in (*names, names[0]):
+        got, want = fast(X, getattr(ours, name)), fn(X, getattr(theirs, name))
+        assert torch.equal(got[0], want[0]) if isinstance(want[0], torch.Tensor) else got[0] == want[0]
+    assert ours is theirs or ours == theirs
+    assert core.stats()["breaks"] == 0

@@ -366,8 +366,8 @@ BROKEN = {
     "an if on an array": (lambda x, a: x * 2 if a.sum() > 1 else x, "values of a NumPy array"),
     "item": (lambda x, a: x * a.sum().item(), "needs the numbers"),
     "random numbers": (
-        lambda x, a: x * 0 + torch.from_numpy(np.random.rand(2, 3) * 0),
-        "numpy.random.rand() is not traced",
+        lambda x, a: x * 0 + torch.from_numpy(np.random.choice(a[0]) * a * 0),
+        "numpy.random.choice() is not traced",
     ),
     "integer division": (lambda x, a: a.astype(np.int64) // -2, "floating-point numbers only"),
     "a function that is not listed": (lambda x, a: np.unique(a), "numpy.unique"),

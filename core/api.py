@@ -187,10 +187,15 @@ def _compile_object(model: Any, settings: CompileOptions, resolved: Any, shared:
         behind = model.__dict__.get("_torchdynamo_orig_callable")
         if behind is not None and not model.__dict__.get("_torchdynamo_disable"):  # what torch.compile made of it
             return _compile_object(behind, settings, resolved, shared)
-        return one(model)
+        return one(_as_function(model) if _is_transformed(model) else model)
     if isinstance(model, types.MethodType):
         return types.MethodType(_compile_object(model.__func__, settings, resolved, shared), model.__self__)
     return one(_as_function(model))
+
+
+def _is_transformed(function: types.FunctionType) -> bool:
+    """Whether a transform of torch.func made it: what is traced then is the call of it, not torch's code."""
+    return str(function.__globals__.get("__name__")).startswith("torch._functorch.")
 
 
 def _as_function(target: Callable[..., Any]) -> Any:

@@ -136,6 +136,28 @@ def test_transforms_made_outside_and_decorators(backend):
     agrees(build, backend)
 
 
+TRANSFORMED = {
+    "vmap": lambda f: vmap(f),
+    "grad": lambda f: grad(f),
+    "grad_and_value": lambda f: torch.func.grad_and_value(f),
+    "jacrev": lambda f: jacrev(f),
+    "jacfwd": lambda f: jacfwd(f),
+    "hessian": lambda f: hessian(f),
+    "vmap of grad": lambda f: vmap(grad(f)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_transformed_function_is_compiled_itself(name, backend):
+    def build():
+        def square(x):
+            return (x.sin() * x).sum()
+
+        return TRANSFORMED[name](square), (torch.randn(2, 3) if "vmap" in name else torch.randn(3),)
+
+    agrees(build, backend)
+
+
 def test_functional_call_and_gradients_per_example(backend):
     def build():
         module = nn.Linear(4, 1)

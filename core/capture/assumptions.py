@@ -16,7 +16,8 @@ from ..bytecode import emit
 from ..bytecode.opcodes import JUMPS, UNCONDITIONAL_JUMPS
 from ..errors import UserLine
 from ..graph.captured import CapturedGraph
-from ..graph.repeatable import PURE_NAMESPACES, draws_elsewhere
+from ..graph.data_errors import PURE_NAMESPACES
+from ..graph.repeatable import draws_elsewhere
 from ..variables.base import VariableTracker
 from .as_written import WayOut
 from .side_effects import NotGivenBack

@@ -16,7 +16,8 @@ from typing import Any
 from ..bytecode.instruction import ExceptionEntry
 from ..bytecode.resume import is_resume_code
 from ..errors import Unsupported
-from ..graph.repeatable import is_lasting, may_raise, writes_to
+from ..graph.data_errors import may_raise
+from ..graph.repeatable import is_lasting, writes_to
 
 OF_KERNELS = (RuntimeError, IndexError, ValueError)
 """What torch's kernels raise."""

@@ -34,6 +34,7 @@ from ..variables.wrapper_class import check_class
 from ..variables.wrapper_tensor import WrapperTensorVariable
 from . import policy, wrapping
 from .caught_errors import refuse_uncatchable
+from .first_calls import refuse_drawing
 from .opcodes.host import Host
 from .tracebacks import passed_unseen, runs_python
 
@@ -242,8 +243,17 @@ class TracerServices(Host):
             result = call(target, values, keywords, line=self.line)
         except Unsupported:
             raise
-        except Exception as error:  # eager raises it too (GraphBuilder tells): it is the traced program's exception
-            self.raise_exception(type(error), *error.args)
+        except Exception as error:
+            if error is not self.builder.raised:
+                raise
+            self.builder.raised = None
+            # eager raises it too: it is the traced program's exception
+            raised = self.new_exception(type(error), *error.args)
+            if isinstance(target, str) and runs_python(target):
+                passed_unseen(self, raised)
+            raise ObservedException(raised) from None
+        if self.trace.forks_over:
+            refuse_drawing(self, mark)
         refuse_uncatchable(self, mark)
         return self.graph_result(result)
 
@@ -255,10 +265,7 @@ class TracerServices(Host):
         try:
             return fn(*args, **kwargs)
         except Exception as error:  # a question about state that fails for eager as well
-            raised = self.new_exception(type(error), *error.args)
-            if isinstance(target, str) and runs_python(target):
-                passed_unseen(self, raised)
-            raise ObservedException(raised) from None
+            self.raise_exception(type(error), *error.args)
 
     # -- guards ----------------------------------------------------------------------------------------------------
 
@@ -270,12 +277,12 @@ class TracerServices(Host):
         self.trace.guard(source, check, self.line, reason)
 
     def is_void(self, source: Any, check: Any) -> bool:
-        """True for the identity of what nobody replaces."""
+        """True for the identity of what nobody replaces: the functions of core's own that stand for others."""
         return isinstance(check, Is) and self._is_trusted(source)
 
     def _is_trusted(self, source: Any) -> bool:
         root = source.root()
-        return isinstance(root, ModuleSource) and policy.is_trusted(root.module)
+        return isinstance(root, ModuleSource) and root.module.startswith(policy.POLYFILLS)
 
     def guard_instance_keys(self, owner: VT) -> None:
         assert isinstance(owner, UserObjectVariable)

@@ -310,8 +310,7 @@ class GraphBuilder(RealState):
         recorded = self._record is None or len(self._record.calls) > mark
         if not has_values and not recorded:
             return map_tree(plain, result)  # a question about metadata: no node
-        parts = spelled_out(kind, target, *map_tree(self._to_node, (args, kwargs)))
-        node = self._current_graph.create_node(*parts)
+        node = self._new_node(kind, target, args, kwargs, mark, line)
         annotate(node, result, line)
         if line is not None:
             self._lines[node.name] = line
@@ -321,6 +320,20 @@ class GraphBuilder(RealState):
                 call.node, call.line = node, line
             self._record.note_sequence(sequence, node)
         return self._values(result, node, line)
+
+    def _new_node(self, kind: str, target: Any, args: Any, kwargs: Any, mark: int, line: UserLine | None) -> fx.Node:
+        """The node of a call that has run; torch.fx takes most objects as arguments, and says so where it doesn't."""
+        try:
+            parts = spelled_out(kind, target, *map_tree(self._to_node, (args, kwargs)))
+            return self._current_graph.create_node(*parts)
+        except (NotImplementedError, TypeError, ValueError, RuntimeError, AssertionError) as error:
+            if self._record is not None:
+                del self._record.calls[mark:]
+            raise Unsupported(
+                f"a graph can't hold a call of {getattr(target, '__name__', target)}: {error}",
+                where=line,
+                remedy="call it outside the compiled function",
+            ) from error
 
     def _run(self, fn: Any, name: str, args: Any, kwargs: Any, mark: int, line: UserLine | None) -> Any:
         refused = self._record is None or self._record.refused is not None
@@ -353,13 +366,19 @@ class GraphBuilder(RealState):
                         where=line,
                         remedy="call it outside the compiled function",
                     ) from error
-            if self._has_open_sizes:  # eager can't be asked: there are no sizes to run it with
-                raise open_size_refusal(name, line) from None
-            raise judge(error, fn, name, args, kwargs, line) from None
+            if self._recorder is not None and error is self._recorder.raised:
+                self.raised, self._recorder.raised = error.with_traceback(None), None
+            elif self._has_open_sizes:  # eager can't be asked: there are no sizes to run it with
+                self.raised = open_size_refusal(name, line)
+            else:
+                self.raised = judge(error, fn, name, args, kwargs, line)
+            raise self.raised from None
         if self._record is not None:
             if self.has_symbols:
                 note_assertions(self._record, mark, line)
-            refuse_overlapping_writes(self._record, mark, fn, name, args, kwargs, line)
+            self.raised = refuse_overlapping_writes(self._record, mark, fn, name, args, kwargs, line)
+            if self.raised is not None:
+                raise self.raised
         if not refused and self._record is not None and self._record.refused is not None:
             raise Unsupported(
                 self._record.refused, where=line, remedy="call it outside the compiled function, or pass the tensor in"
@@ -541,6 +560,7 @@ class GraphBuilder(RealState):
             self._record.calls.clear()
         self._known.clear()
         self._by_real.clear()
+        self.raised = None
 
     def finish(self, outputs: Sequence[GraphValue], *, keep_unused: bool = False) -> CapturedGraph:
         """Close the graph with these outputs. The real state is as it was when the builder was made.

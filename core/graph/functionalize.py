@@ -17,6 +17,7 @@ from .alias import Alias, Store
 from .clone_mutate import clone_mutate
 from .constants import has_text
 from .data_assertions import is_assertion
+from .data_errors import may_raise
 from .emitter import NodeEmitter, tensor_nodes
 from .foreach_calls import interferes, one_by_one
 from .geometry import has_storage, is_contiguous, is_dense, overlaps, same_geometry, storage_key
@@ -28,6 +29,7 @@ from .shared_inputs import owners
 from .symbol_nodes import SymbolNodes
 from .tree import leaves, map_tree
 from .twins import functional_twin, out_names, twin_call
+from .unread_calls import MAY_RAISE, has_effect
 from .unsafe_views import SEPARATE, joined_calls
 
 aten = torch.ops.aten
@@ -150,6 +152,7 @@ class Functionalizer:
             "original_aten": call.op,
             **({"backward": True} if call.backward else {}),
             **({"random": True} if is_random(call) else {}),
+            **({MAY_RAISE: True} if not call.backward and may_raise(call) else {}),
         }
         schema = call.op._schema
         if call.op is aten.lift_fresh.default and id(call.args[0]) not in self._env:
@@ -530,15 +533,7 @@ def is_random(call: Call) -> bool:
 
 
 def drop_unused(graph: fx.Graph) -> None:
-    """Erase nodes that nobody uses. Random nodes stay, as they move the generator; so do nodes without results and
-    operators of other libraries, of whose effects nothing is known.
-    """
+    """Erase nodes that nobody uses and that have no effect."""
     for node in reversed(list(graph.nodes)):
-        if node.op not in ("call_function", "get_attr") or node.users or node.meta.get("random"):
-            continue
-        schema = getattr(node.target, "_schema", None)
-        if schema is not None and (not schema.returns or node.target.namespace not in ("aten", "prims")):
-            continue
-        if node.target is clone_mutate:
-            continue
-        graph.erase_node(node)
+        if node.op in ("call_function", "get_attr") and not node.users and not has_effect(node):
+            graph.erase_node(node)

@@ -33,6 +33,7 @@ from .outputs import (
 from .shared_inputs import counted
 from .symbols import expression, plain
 from .tree import map_tree
+from .unread_calls import unread_calls
 
 aten = torch.ops.aten
 _BREAKS_GRADIENT = frozenset(("aten::detach",))
@@ -65,6 +66,8 @@ class OutputPlan:
         self._sharers = Counter(functionalizer.alias_of(fake).store for fake in tensors.values())
         write_backs = [self._write_back(index) for index in sorted(functionalizer.written)]
         kinds = [self._output(fake) for fake in outputs]
+        for node in unread_calls(functionalizer.emitter, self.slots):
+            self._unread_slot(node)
         self.epilogue = Epilogue(tuple(self.slot_infos), tuple(kinds), tuple(write_backs), self._counted())
 
     def _write_back(self, index: int) -> WriteBack:
@@ -148,6 +151,14 @@ class OutputPlan:
             return known
         node = self._pass.number(value)
         return self._add_slot(key, node, SlotInfo(), None)
+
+    def _unread_slot(self, node: fx.Node) -> None:
+        """A slot that no output is made of: the call is there for the error that it may raise."""
+        value = node
+        if not owns_memory(memory_of(node)) or memory_of(node) in self._memory:
+            value = self._pass.emitter.emit(aten.clone.default, (node,))
+        self._memory.add(memory_of(value))
+        self._add_slot(node, value, slot_info(value.meta["val"], differentiable=False), None)
 
     def _add_slot(self, key: Any, node: fx.Node, info: SlotInfo, fake: Any) -> int:
         index = self._slot_of[key] = len(self.slots)

@@ -26,18 +26,18 @@ def refuse_overlapping_writes(
     args: Any,
     kwargs: Any,
     line: UserLine | None,
-) -> None:
-    """Raise what eager raises for such a write among the calls since `mark`, or Unsupported where it can't be asked."""
+) -> Exception | None:
+    """What eager raises for such a write among the calls since `mark`; raises Unsupported where it can't be asked."""
     written = [(call, fake) for call in record.calls[mark:] if call.before is None for fake in _written(call)]
     folded = any(overlaps(fake) for _, fake in written)
     if not folded and not any(_reads_across(call, fake) for call, fake in written):
-        return
+        return None
     found = eager_exception(fn, args, kwargs)
     if found is False and not folded:  # the kernel takes care of it
-        return
+        return None
     del record.calls[mark:]
     if isinstance(found, Exception):
-        raise found
+        return found
     what = "a tensor whose elements share memory" if folded else "memory that it reads in another order"
     raise Unsupported(f"{name} writes to {what}", where=line, remedy="clone() the tensor first")
 

@@ -18,6 +18,7 @@ import torch
 from .. import torch_compat
 from ..errors import RecorderRefused, UserLine
 from . import kernel_layouts, static_fakes
+from .absent_kernels import raised_by_kernel
 from .geometry import has_storage, same_geometry, storage_key
 from .history import history, is_leaf
 from .tree import leaves
@@ -204,6 +205,7 @@ def _recorder_type() -> type:
             self.record = record
             self.backward = backward
             self.line: UserLine | None = None
+            self.raised: Exception | None = None  # what the program sees raised, as its kernels raise it
 
         def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
@@ -214,10 +216,21 @@ def _recorder_type() -> type:
             for kind in types:
                 if not issubclass(kind, fake_class):
                     return NotImplemented
-            decomposed = self._decompose(op, args, kwargs)
-            if decomposed is not NotImplemented:
-                return decomposed
-            return self._run(op, args, kwargs)
+            if op._schema.is_mutable:
+                self._ask_kernel(op, args, kwargs, None)
+            result = self._decompose(op, args, kwargs)
+            if result is NotImplemented:
+                result = self._run(op, args, kwargs)
+            if not op._schema.is_mutable:
+                self._ask_kernel(op, args, kwargs, result)
+            return result
+
+        def _ask_kernel(self, op: Any, args: Any, kwargs: Any, result: Any) -> None:
+            if self.backward or torch_compat.current_gradient_node_number() is not None:
+                return  # beneath the engine nothing may be raised
+            self.raised = raised_by_kernel(op, args, kwargs, result)
+            if self.raised is not None:
+                raise self.raised
 
         def _higher_order(self, op: Any, args: Any, kwargs: Any) -> Any:
             reason = ""

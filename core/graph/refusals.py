@@ -171,7 +171,9 @@ def _repeatable(fn: Any) -> bool:
     )
 
 
-def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) -> Exception | bool | None:
+def eager_exception(
+    fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any, settle: Callable[[Any], int] | None = None
+) -> Exception | bool | None:
     """The exception `fn` raises for real tensors like the fakes; False when it raises none, None when not tried.
 
     Tensors are filled with zeros, which are valid indices; none requires grad: autograd's own checks were passed on the
@@ -180,7 +182,7 @@ def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) ->
     sizes = [leaf for leaf in leaves((fake_args, fake_kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(fake.layout is not torch.strided for fake in sizes):
         return None
-    memory = TrialMemory(sizes)
+    memory = TrialMemory(sizes, settle or _settled)
     if memory.size_bytes > LARGEST_TRIAL_BYTES:
         return None
     state = torch.get_rng_state()
@@ -199,9 +201,13 @@ def eager_exception(fn: Callable[..., Any], fake_args: Any, fake_kwargs: Any) ->
 
 
 class TrialMemory:
-    """Real tensors like fakes, filled with zeros; fakes that share memory give tensors that do."""
+    """Real tensors like fakes, filled with zeros; fakes that share memory give tensors that do.
 
-    def __init__(self, fakes: Sequence[torch.Tensor]) -> None:
+    settle: gives the number of a size, by a guard if it has to.
+    """
+
+    def __init__(self, fakes: Sequence[torch.Tensor], settle: Callable[[Any], int]) -> None:
+        self._settle = settle
         self._spans: dict[tuple[int, torch.dtype], tuple[int, int]] = {}
         for fake in fakes:
             start = hint(fake.storage_offset())
@@ -229,7 +235,7 @@ class TrialMemory:
             low, high = self._spans[key]
             if key not in self._memory:
                 self._memory[key] = torch.zeros(high - low, dtype=leaf.dtype, device=leaf.device)
-            size = tuple(_settled(size) for size in leaf.shape)  # the words of the error name it
+            size = tuple(self._settle(size) for size in leaf.shape)  # the words of the error name it
             strides = tuple(hint(stride) for stride in leaf.stride())
             self._made[id(leaf)] = self._memory[key].as_strided(size, strides, hint(leaf.storage_offset()) - low)
         return self._made[id(leaf)]

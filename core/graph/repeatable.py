@@ -1,59 +1,23 @@
 """What a graph leaves behind that a second run would do again: asked where a run raised and the program runs anew.
 
 A graph that only computes can have run in vain. One that writes to its caller's tensors, draws random numbers or calls
-operators of unknown effect can't, from that node on. `may_raise` tells which calls fail by what a tensor holds.
+operators of unknown effect can't, from that node on. data_errors.py tells which calls
+fail by what a tensor holds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from ..torch_compat import tracing
 from .captured import CapturedGraph
+from .data_errors import PURE_NAMESPACES, may_raise
 from .functionalize import is_random
 from .geometry import has_storage, storage_key
 from .mutation import written_arguments
 from .recorder import AtenRecord, Call
 from .tree import leaves
-
-PURE_NAMESPACES = ("aten", "prims")
-BY_VALUE = tuple(
-    "index _index _unsafe_index scatter _scatter gather take put masked_scatter embedding _embedding one_hot nll_loss "
-    "_ctc_loss linalg_ _linalg_ cholesky _cholesky lu_ ormqr triangular_solve geqrf multinomial bernoulli normal "
-    "poisson binomial _standard_gamma bincount histc histogram repeat_interleave max_unpool segment_reduce quantile "
-    "nanquantile multi_margin_loss multilabel_margin_loss _local_scalar_dense as_strided _assert_ sym_constrain".split()
-)
-"""How the names begin of ATen operators that raise for some values of their operands: a place that is not there, a
-matrix that is singular, a probability that is none."""
-
-_DIVISIONS = frozenset(("aten::div", "aten::floor_divide", "aten::remainder", "aten::fmod"))
-
-
-def may_raise(call: Call) -> bool:
-    """True for a call that raises for some values of its operands, or for sizes that only the data gives."""
-    if call.op.namespace not in PURE_NAMESPACES:
-        return True
-    name = call.op._schema.name
-    if name.partition("::")[2].startswith(BY_VALUE):
-        return not _is_masked(call)
-    if name.rstrip("_") in _DIVISIONS and len(call.args) > 1 and isinstance(call.args[1], torch.Tensor):
-        return isinstance(call.result, torch.Tensor) and not call.result.dtype.is_floating_point  # by zero
-    return any(tracing.depends_on_data(leaf) for leaf in leaves((call.args, call.kwargs)) if _is_number(leaf))
-
-
-def _is_masked(call: Call) -> bool:
-    """True for indexing by masks, whose sizes are known."""
-    places = call.args[1] if len(call.args) > 1 and isinstance(call.args[1], (list, tuple)) else ()
-    return bool(places) and all(
-        place is None or isinstance(place, torch.Tensor) and place.dtype is torch.bool for place in places
-    )
-
-
-def _is_number(leaf: Any) -> bool:
-    return isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def draws(call: Call) -> bool:

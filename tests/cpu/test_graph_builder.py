@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import core
 from core.errors import Unsupported, UserLine
 from core.graph.builder import GraphBuilder, GraphValue
 
@@ -283,3 +284,28 @@ def test_special_numbers_survive_the_generated_code():
     z = builder.call_method("nan_to_num", [y, float("nan"), float("inf")], {})
     graph = builder.finish([y, z])
     assert torch.equal(graph.module(x)[0], x.masked_fill(x > 0, float("-inf")))
+
+
+def test_what_torch_fx_says_of_a_node_is_no_exception_of_the_program(monkeypatch):
+    def refuses(*args, **kwargs):
+        raise NotImplementedError("an argument of this kind")
+
+    builder = GraphBuilder()
+    value = builder.add_tensor_input(torch.ones(2), "x")
+    monkeypatch.setattr(torch.fx.Graph, "create_node", refuses)
+    with pytest.raises(Unsupported, match="an argument of this kind"):
+        builder.call_function(torch.sin, [value], {})
+    assert not builder.recorded_calls
+    builder.abort()
+
+
+def test_a_fault_of_the_graph_is_none_of_the_program(monkeypatch):
+    def fn(x):
+        try:
+            return torch.sin(x)
+        except ZeroDivisionError:
+            return x
+
+    monkeypatch.setattr(GraphBuilder, "_check_result", lambda *args: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        core.compile(fn, backend="eager")(torch.ones(2))

@@ -192,6 +192,13 @@ class Interpreter(
         assert target is not None
         self.index = self.decoded.index_of(target)
 
+    def release(self) -> None:
+        """Let go of the program's objects."""
+        self.locals.clear()
+        self.cells.clear()
+        self.stack.clear()
+        self.outcome = self.parent = None
+
     def finish(self, kind: str, value: VT) -> None:
         """End `advance` with a return or a yield."""
         self.outcome = (kind, value)
@@ -263,6 +270,10 @@ class RootInterpreter(Interpreter):
             return Stop(refusal.made_at)
         earlier = [step for step in self._statements if step < self.steps]
         return Stop(earlier[max(-len(earlier), -(2**attempt))], run=False) if earlier else None
+
+    def release(self) -> None:
+        super().release()
+        self._raised.clear()
 
     def unwind(self, raised: ObservedException) -> None:
         if raised.value.source is None:

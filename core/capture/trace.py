@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -109,10 +109,12 @@ class Trace:
         """Let go of the program's objects once the code is made: trackers and interpreters know each other in circles,
         and the objects would live until the garbage collector comes by."""
         for interpreter in self.interpreters:
-            interpreter.locals.clear()
-            interpreter.cells.clear()
-            interpreter.stack.clear()
-            interpreter.outcome = interpreter.parent = None
+            interpreter.release()
+        for tracker in self.known.values():
+            payload = getattr(tracker, "payload", None)
+            if payload is not None:
+                payload.payload_of = None
+        self.frame = replace(self.frame, args=(), closure=None)
         for held in (
             self.interpreters,
             self.generators,

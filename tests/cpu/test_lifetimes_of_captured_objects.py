@@ -113,3 +113,54 @@ def test_a_generator_begun_before_a_break_ends_with_its_loop(no_collector):
         core.compile(program, backend="eager")(torch.ones(2))
         assert ended == [(0, 1), (1, 2)]
         ended.clear()
+
+
+def raises_in_the_loop(items, absent):
+    for item in items:
+        del absent[item]
+
+
+def raises_behind_a_break(items, absent):
+    print(end="")
+    for item in items:
+        del absent[item + "s"]
+
+
+@pytest.mark.parametrize("fn", [raises_in_the_loop, raises_behind_a_break], ids=lambda fn: fn.__name__)
+def test_a_generator_whose_loop_raises_ends_before_the_caller_sees_the_exception(fn, no_collector):
+    log = []
+
+    def items():
+        try:
+            yield "key"
+        finally:
+            log.append(torch.ones(1))
+
+    def program(x):
+        fn(items(), {})
+        return x
+
+    core.compile(lambda x: x, backend="eager", dynamic=True)(torch.ones(2))  # imports what capture needs
+    compiled = core.compile(program, backend="eager")
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            compiled(torch.ones(2))
+        assert len(log) == 1
+        log.clear()
+
+
+class Row(list):
+    pass
+
+
+class Table(dict):
+    pass
+
+
+@pytest.mark.parametrize("make", [lambda x: Row([x]), lambda x: Table({0: x})], ids=["list", "dict"])
+def test_containers_of_a_subclass_are_freed_without_the_collector(make, no_collector):
+    x = torch.ones(3)
+    link = weakref.ref(x)
+    core.compile(lambda rows: rows[0] + 1, backend="eager")(make(x))
+    del x
+    assert link() is None

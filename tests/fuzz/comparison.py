@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import core
 from core.errors import CoreError
@@ -27,6 +28,8 @@ from core.errors import CoreError
 CALLS = 4
 TIMEOUT_S = 60
 FILENAME = "<random program>"
+
+ShapeEnv()  # imports much: while a program runs, that would leave circles of frames, with the program's behind them
 
 
 class Hangs(BaseException):

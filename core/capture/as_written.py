@@ -27,7 +27,7 @@ from ..graph.repeatable import Footprint
 from ..options import strict
 from ..torch_compat import tracing
 from ..torch_compat.tensor_hooks import ends_recomputation
-from .first_calls import Draw, Seed, Seeded, keep_states, put_back
+from .first_calls import Draw, Seed, Seeded, TorchState, keep_states, put_back
 from .reconstruct import CodeEmitter
 
 PATIENCE = 16
@@ -224,7 +224,7 @@ class WayOut:
         self.target = AsWritten(frame.code, frame.globals, trace.grad_mode)
         self.failed, self.wrong = emit.nop()[0], emit.nop()[0]
         self.checks = self.target.checks = bool(trace.assumptions)
-        self._seeds = any(isinstance(call, Seed) for call in trace.before_graph)
+        self._seeds = any(isinstance(call, (Seed, TorchState)) for call in trace.before_graph)
         self._draws = [call for call in trace.before_graph if isinstance(call, (Draw, Seeded))]
         self.target.draws = bool(self._draws)
         self._saved: str | None = None

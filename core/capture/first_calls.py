@@ -15,6 +15,7 @@ import torch
 
 from ..bytecode import emit
 from ..errors import Unsupported
+from ..graph.functionalize import is_random
 from ..guards.source import DrawnSource
 from ..variables.base import VariableTracker
 from ..variables.random_generator import (
@@ -89,6 +90,42 @@ class Seeded:
         emitter.load_const(frozen(state_of(self.generator.twin)))
         emitter.call(2)
         emitter.pop_top()
+
+
+@dataclass(frozen=True)
+class TorchState:
+    """Read the state of torch's generator and keep it in a local."""
+
+    index: int
+
+    def write(self, emitter: Any) -> None:
+        emitter.load_const(torch.get_rng_state)
+        emitter.call(0)
+        emitter.add(emit.store_fast(temporary(self.index)))
+
+
+class StateVariable(VariableTracker):
+    """The state of torch's generator at the start of the frame."""
+
+    kind = "rng_state"
+
+    def python_type(self) -> type:
+        return torch.Tensor
+
+
+def keep_torch_state(tx: Any) -> StateVariable:
+    """Have the state of torch's generator read at this place among the first calls."""
+    source = DrawnSource(len(tx.trace.draws))
+    one = TorchState(source.index)
+    tx.trace.draws.append(one)
+    tx.trace.before_graph.append(one)
+    return StateVariable(source)
+
+
+def refuse_drawing(tx: Any, mark: int) -> None:
+    """Behind a fork that is over, what an operation recorded from `mark` on must not draw in the same graph."""
+    if any(is_random(call) for call in tx.builder.recorded_calls[mark:]):
+        raise Unsupported("random numbers behind torch.random.fork_rng() in one graph", remedy="draw before it")
 
 
 def draw(

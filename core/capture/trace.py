@@ -61,6 +61,7 @@ class Trace:
     reads: dict[int, UserLine | None] | None = None  # under config.audit_guards: where each object was first met
     interpreters: list[Any] = field(default_factory=list)  # of all calls in the frame
     before_graph: list[Any] = field(default_factory=list)  # calls before the graph's; see first_calls.py
+    forks_over: bool = False  # torch's generator goes back to an earlier state behind the graph, which draws no more
     draws: list[Any] = field(default_factory=list)  # of those: random numbers of Python and NumPy
     generators: list[Any] = field(default_factory=list)  # those of the traced code
     catching_warnings: int = 0  # blocks entered in which warnings are caught

@@ -176,3 +176,55 @@ def test_filling_a_view_with_gaps_draws_what_eager_draws(fill, backend, monkeypa
         got = compiled(torch.zeros(6, 6, 2)[..., 1])
         torch.manual_seed(seed)
         assert torch.equal(got, program(torch.zeros(6, 6, 2)[..., 1]))
+
+
+def test_a_forked_generator_comes_back_to_where_it_was():
+    dropout = torch.nn.Dropout(0.5)
+
+    def seeded(x):
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            noise = torch.rand(4)
+        return x + noise
+
+    def masked(x):
+        with torch.random.fork_rng(devices=[], enabled=True):
+            kept = dropout(x)
+        return kept * 2
+
+    def left_by_an_error(x):
+        try:
+            with torch.random.fork_rng():
+                noise = torch.rand(4)
+                raise ValueError
+        except ValueError:
+            return x + noise
+
+    def not_forked(x):
+        with torch.random.fork_rng(enabled=False):
+            noise = torch.rand(4)
+        return x + noise + torch.rand(4)
+
+    for fn in (seeded, masked, left_by_an_error, not_forked):
+        core.reset()
+        ends = []
+        for runner in (fn, core.compile(fn, backend="eager")):
+            torch.manual_seed(1)
+            ends.append([runner(torch.ones(4)), torch.rand(2), runner(torch.ones(4)), torch.rand(2)])
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(*ends))
+        assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)
+
+
+def test_random_numbers_behind_a_fork_are_one_break():
+    def fn(x):
+        with torch.random.fork_rng():
+            noise = torch.rand(4)
+        return x + noise + torch.rand(4)
+
+    core.reset()
+    ends = []
+    for runner in (fn, core.compile(fn, backend="eager")):
+        torch.manual_seed(1)
+        ends.append([runner(torch.ones(4)) for _ in range(2)])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*ends))
+    assert core.stats()["breaks"] == 1

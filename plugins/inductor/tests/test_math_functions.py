@@ -1,9 +1,13 @@
-"""The vectorised float32 functions, in units of the last place against float64."""
+"""The vectorised functions in units of the last place: float32 against float64, float64 against 40 digits."""
 
 from __future__ import annotations
 
+import math
+
+import mpmath
 import pytest
 import torch
+import torch.nn.functional as F
 from compiled_graphs import compiled
 
 
@@ -60,3 +64,60 @@ def test_half_conversions_are_exact_for_every_bit_pattern():
 
 def narrowed(values, dtype):
     return compiled(lambda v: v.to(dtype), values).call(values)[0]
+
+
+def wide_sweep(low, high, n=1500):
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(n, generator=generator, dtype=torch.float64) * (high - low) + low
+
+
+def wide_powers(low, high):
+    return torch.exp2(wide_sweep(low, high))
+
+
+WIDE = {
+    "exp": (torch.cat([wide_sweep(-740, 709), both(wide_powers(-50, 6))]), mpmath.exp, 1.0),
+    "expm1": (torch.cat([wide_sweep(-40, 700), both(wide_powers(-60, 3))]), mpmath.expm1, 1.5),
+    "log": (torch.cat([wide_powers(-1070, 1020), wide_sweep(0.5, 2)]), mpmath.log, 1.0),
+    "sigmoid": (
+        torch.cat([wide_sweep(-700, 40), both(wide_powers(-30, 5))]),
+        lambda x: 1 / (1 + mpmath.exp(-x)),
+        2.5,
+    ),
+    "tanh": (both(torch.cat([wide_powers(-100, 5), wide_sweep(0, 10)])), mpmath.tanh, 1.3),
+    "erf": (both(torch.cat([wide_powers(-100, 3), wide_sweep(0, 6.5)])), mpmath.erf, 1.5),
+}
+EDGES = (0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, -5e-324, 1e-310, 1e308, -1e308)
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_error_of_double_precision_in_units_of_the_last_place(name):
+    x, exact, bound = WIDE[name]
+    program = compiled(getattr(torch, name), x)
+    (got,) = program.call(x)
+    assert f"{name}_d(" in program.program.cpp_source or "log_wide(" in program.program.cpp_source
+    with mpmath.workdps(40):
+        for given, found in zip(x.tolist(), got.tolist()):
+            value = exact(mpmath.mpf(given))
+            assert abs(mpmath.mpf(found) - value) <= bound * math.ulp(float(value)), given
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_special_values_of_double_precision_come_out_as_in_eager(name):
+    x = torch.tensor(EDGES, dtype=torch.float64)
+    (got,) = compiled(getattr(torch, name), x).call(x)
+    expected = getattr(torch, name)(x)
+    same = (got == expected) & (got.signbit() == expected.signbit()) | got.isnan() & expected.isnan()
+    assert same.all()
+
+
+def test_the_error_function_beside_one_is_as_near_as_eagers():
+    x = torch.cat([both(powers(-30, 4)), both(sweep(0, 6)), torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan])])
+    program = compiled(F.gelu, x)
+    (got,) = program.call(x)
+    assert "erf_beside_one_f(" in program.program.cpp_source
+    exact, eager = F.gelu(x.double()), F.gelu(x)
+    ordinary = torch.isfinite(exact)  # of infinity eager's vectors make NaN, its float64 infinity
+    assert torch.equal(got[~ordinary].nan_to_num(7.0), exact[~ordinary].float().nan_to_num(7.0))
+    ours, theirs = ((v.double() - exact)[ordinary].abs().max() for v in (got, eager))
+    assert ours <= theirs

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..sched.kernel import ROW
 from .context import KernelPrinter, expr_atom
 from .evaluate import needed, vectorisable
+from .halves import HalfRows
 from .ops import C_TYPES
 from .walks import Walks, column_body, walk_order
 
@@ -111,8 +112,10 @@ def _walk(printer: KernelPrinter, walks: Walks, walk: int, lanes: _Lanes, arrays
     _declare(printer, [*variables, *totals])
 
     def body() -> None:
-        with lanes.loop(vector):
-            column_body(printer, walks, walk, dict(names), order, accumulators)
+        stores = walks.stores[walk] if vector else ()
+        halves = HalfRows(printer, kernel.rows[-1], order if vector else (), stores)
+        with halves.converted("block", "block_end", LANES), lanes.loop(vector):
+            column_body(printer, walks, walk, {**names, **halves.names()}, order, accumulators)
 
     def flush() -> None:
         with source.loop("lane", "0", "block_end - block", pragma="omp simd"):

@@ -13,6 +13,7 @@ from ..ir.expr import Index
 from ..ir.nodes import Node
 from ..sched.kernel import Kernel, Store, Value, size_of
 from .evaluate import Body
+from .halves import HalfRows
 from .ops import EXPENSIVE, MEMORY_TYPES, Expressions
 from .text import Source
 
@@ -41,6 +42,7 @@ class KernelPrinter:
         self.expressions = expressions
         self.source = Source()
         self.parallel = False
+        self.halves: HalfRows | None = None
         self.pointers: dict[Node, str] = {}
         for k, node in enumerate(signature.inputs):
             self.pointers[node] = f"in{k}"
@@ -84,6 +86,10 @@ class KernelPrinter:
 
     def store(self, store: Store, names: Mapping[int, str]) -> None:
         """The statement of one store."""
+        element = self.halves and self.halves.element(store)
+        if element:
+            self.source.line(f"{element} = {names[store.value]};")
+            return
         value = self.expressions.store(names[store.value], store.buffer.dtype)
         offset = self.body.index(store.offset, names)
         self.source.line(f"{self.pointers[store.buffer]}[{offset}] = {value};")

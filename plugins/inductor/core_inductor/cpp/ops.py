@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from ..ir.dtypes import FLOATING
+from . import math_double
 
 C_TYPES = {
     "bool": "bool",
@@ -28,8 +29,11 @@ MEMORY_TYPES = {**C_TYPES, "bool": "unsigned char", "bfloat16": "unsigned short"
 
 UNSIGNED = {"int64": "unsigned long", "int32": "unsigned", "int16": "unsigned", "int8": "unsigned", "uint8": "unsigned"}
 
-VECTOR_FUNCTIONS = frozenset("exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf".split())
+VECTOR_FUNCTIONS = frozenset("exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf erf_beside_one".split())
 """Functions with a branch-free float32 form in math.py."""
+
+DOUBLE_FORMS = {**{name: f"{name}_d" for name in math_double.NAMES}, "log": "log_wide", "erf_beside_one": "erf_d"}
+"""The forms of those that have one in float64; the others are libm's."""
 
 SCALAR_FUNCTIONS = frozenset(
     "sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma pow atan2 hypot nextafter fmod".split()
@@ -171,10 +175,8 @@ class Expressions:
             return f"__builtin_trunc{suffix}({a} / {b})"
         if name in ("floordiv", "remainder"):
             return self.call(f"{name}_{'f' if single else 'd'}", a, b)
-        if name == "sigmoid":
-            return self.call("sigmoid_f" if single else "sigmoid_d", a)
         if name in VECTOR_FUNCTIONS:
-            return self.call(f"{name}_f" if single else name, a)
+            return self.call(f"{name}_f" if single else DOUBLE_FORMS.get(name, name), a)
         if name in SCALAR_FUNCTIONS:
             return self.call(f"{name}{suffix}", *args)
         raise NotImplementedError(f"{name} on {dtype}")

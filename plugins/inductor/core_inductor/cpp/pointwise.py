@@ -12,6 +12,7 @@ from ..ir import expr
 from ..sched.kernel import size_of
 from .context import PARALLEL_WORK, KernelPrinter, expr_atom, value_expressions
 from .evaluate import needed, vectorisable
+from .halves import HalfRows
 from .ops import EXPENSIVE
 from .segments import resolve, segments_of
 
@@ -97,6 +98,12 @@ class Pointwise:
             order = [k for k in self._live() if k not in names]
             vector = vectorisable(kernel, [k for k in order if self._depths[k] == len(kernel.rows)])
             share = threads and (len(kernel.rows) == 1 or self.printer.work() >= PARALLEL_WORK)
+            halves = HalfRows(self.printer, variable, order if vector else (), kernel.stores if vector else ())
+            if halves:
+                stop, shared = end or self.printer.size(variable), self.printer.threads() if share else ""
+                with halves.loop(begin, stop, pragma="omp simd", share=shared):
+                    self._innermost({**names, **halves.names()}, order, decided)
+                continue
             pragma = self.printer.threads(simd=vector) if share else "omp simd" if vector else ""
             with self.source.loop(name, begin, end or self.printer.size(variable), pragma=pragma):
                 self._innermost(dict(names), order, decided)

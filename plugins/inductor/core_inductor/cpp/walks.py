@@ -7,10 +7,13 @@ kept in a scratch row on the stack. Kernels with few rows and long columns share
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..ir import expr
 from ..sched.kernel import COLUMN, ROW, size_of
 from .context import KernelPrinter, expr_atom
 from .evaluate import needed, vectorisable
+from .halves import HalfRows
 from .ops import C_TYPES, EXPENSIVE
 from .reductions import RUN, Accumulator
 from .text import Source
@@ -204,8 +207,10 @@ def print_walk(
 
     def innermost(begin: str, end: str) -> None:
         declare(source, [v for a in accumulators.values() for v in a.variables()])
-        with source.loop(expr_atom(cols[-1]).name, begin, end, pragma=pragma):
-            column_body(printer, walks, walk, dict(local), order, accumulators)
+        halves = HalfRows(printer, cols[-1], order if vector else (), walks.stores[walk] if vector else ())
+        loop = halves.loop if halves else partial(source.loop, expr_atom(cols[-1]).name)
+        with loop(begin, end, pragma=pragma):
+            column_body(printer, walks, walk, {**local, **halves.names()}, order, accumulators)
         if runs:
             for a in accumulators.values():
                 source.extend(a.merge("", ""))

@@ -94,7 +94,7 @@ def gelu(lowering: Any, node: fx.Node, x: View, approximate: str = "none") -> An
 
 
 def _gelu(f: Formula, x: int) -> int:
-    return f.mul(f.mul(x, 0.5), f.add(f.op("erf", f.mul(x, SQRT1_2)), 1.0))
+    return f.mul(f.mul(x, 0.5), f.add(f.op("erf_beside_one", f.mul(x, SQRT1_2)), 1.0))
 
 
 def _gelu_inner(f: Formula, x: int) -> int:
@@ -116,7 +116,7 @@ def gelu_backward(lowering: Any, node: fx.Node, grad: View, x: View, approximate
 
 def _gelu_grad(f: Formula, grad: int, x: int) -> int:
     density = TWO_OVER_SQRT_PI * SQRT1_2 * 0.5
-    cdf = f.mul(f.add(f.op("erf", f.mul(x, SQRT1_2)), 1.0), 0.5)
+    cdf = f.mul(f.add(f.op("erf_beside_one", f.mul(x, SQRT1_2)), 1.0), 0.5)
     pdf = f.mul(f.op("exp", f.mul(f.mul(x, x), -0.5)), density)
     return f.mul(grad, f.add(cdf, f.mul(x, pdf)))
 

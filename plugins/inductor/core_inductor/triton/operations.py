@@ -57,6 +57,7 @@ CALLS = {
     "sin": "tl.sin",
     "cos": "tl.cos",
     "erf": "tl.erf",
+    "erf_beside_one": "tl.erf",
     "floor": "tl.floor",
     "ceil": "tl.ceil",
     "where": "tl.where",

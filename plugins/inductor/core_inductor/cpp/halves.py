@@ -1,0 +1,157 @@
+"""Rows of 16-bit floats, converted in pieces before and after the loop that computes with them.
+
+Enters: the innermost loop of a kernel, what it reads and stores. Leaves: local arrays of float32 around the loop for
+those buffers of float16 that it walks element by element. The conversions are then single instructions, of which GCC 12
+makes no vectors by itself: as integer arithmetic in the loop they cost 2 to 4 times as much as a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..ir import expr
+from ..ir.expr import Index
+from ..sched.kernel import Store, Value, size_of
+
+if TYPE_CHECKING:
+    from .context import KernelPrinter
+
+CONVERTED = "float16"
+"""What is converted in pieces. Conversions of bfloat16 are shifts, of which the loop itself makes vectors."""
+
+PIECE = 512
+"""Elements converted at a time: 2 KB of float32 for each buffer, which stay in L1."""
+
+MOST = 8
+"""Buffers whose pieces fit into L1 together."""
+
+SHORTEST = 32
+"""Elements of a row below which the calls cost more than they save."""
+
+
+class HalfRows:
+    """The 16-bit buffers that a loop walks: `loads` are positions of values, `stores` those of the loop's stores."""
+
+    def __init__(self, printer: KernelPrinter, variable: Index, order: Sequence[int], stores: Sequence[Store]) -> None:
+        self.printer = printer
+        (((self.atom,), _),) = variable.terms.items()  # type: ignore[union-attr]
+        self.loads: list[int] = []
+        self.stores: list[Store] = []
+        self.begin = ""
+        if expr.hint(size_of(variable)) < SHORTEST:
+            return
+        values = printer.kernel.values
+        self.loads = [k for k in order if self._walks_load(values[k])]
+        self.stores = [s for s in stores if s.buffer.dtype == CONVERTED and self._walks(s.offset)]
+        if len(self.loads) + len(self.stores) > MOST:
+            self.loads, self.stores = [], []
+
+    def _walks_load(self, value: Value) -> bool:
+        return (
+            value.name == "load" and not value.args and value.attr[0].dtype == CONVERTED and self._walks(value.attr[1])
+        )
+
+    def _walks(self, offset: Index) -> bool:
+        split = expr.affine(offset, [self.atom])
+        return split is not None and split[0][0] == 1
+
+    def __bool__(self) -> bool:
+        return bool(self.loads or self.stores)
+
+    def names(self) -> dict[int, str]:
+        """The values read, as elements of their arrays."""
+        return {k: f"half{k}[{self.atom.name} - {self.begin}]" for k in self.loads}
+
+    @contextmanager
+    def loop(self, begin: str, end: str, *, pragma: str = "", share: str = "") -> Iterator[None]:
+        """The loop over the whole row, in pieces. share: the pragma of the loop over pieces."""
+        source = self.printer.source
+        with source.loop("piece", begin, end, str(PIECE), pragma=share):
+            source.line(f"const long piece_end = piece + {PIECE} < {end} ? piece + {PIECE} : {end};")
+            with self.converted("piece", "piece_end", PIECE):
+                with source.loop(self.atom.name, "piece", "piece_end", pragma=pragma):
+                    yield
+
+    @contextmanager
+    def converted(self, begin: str, end: str, size: int) -> Iterator[None]:
+        """Arrays of one piece of at most `size` elements around what is printed inside."""
+        source, values = self.printer.source, self.printer.kernel.values
+        self.begin = begin
+        for k in self.loads:
+            node, offset = values[k].attr
+            source.line(f"float half{k}[{size}];")
+            self._convert("load", node.dtype, self._pointer(node, offset), f"half{k}", end)
+        for n in range(len(self.stores)):
+            source.line(f"float stored{n}[{size}];")
+        self.printer.halves = self
+        yield
+        self.printer.halves = None
+        for n, store in enumerate(self.stores):
+            self._convert("store", store.buffer.dtype, f"stored{n}", self._pointer(store.buffer, store.offset), end)
+
+    def _pointer(self, node: object, offset: Index) -> str:
+        start = self.printer.body.index(expr.substitute(offset, {self.atom: 0}), {})
+        return f"{self.printer.pointers[node]} + ({start}) + {self.begin}"  # type: ignore[index]
+
+    def _convert(self, way: str, dtype: str, source: str, target: str, end: str) -> None:
+        call = self.printer.expressions.call(f"{way}_{dtype}s", source, target, f"{end} - {self.begin}")
+        self.printer.source.line(f"{call};")
+
+    def element(self, store: Store) -> str | None:
+        """Where the loop writes what `store` stores, None when it does so in memory."""
+        if not any(store is s for s in self.stores):
+            return None
+        return f"stored{next(n for n, s in enumerate(self.stores) if s is store)}[{self.atom.name} - {self.begin}]"
+
+
+def _conversion(way: str, element: str, other: str, result: str, wide: str, narrow: str) -> str:
+    """A function that converts `count` elements: 16, then 8 an instruction where the processor has them."""
+    return f"""void {way}_float16s(const {element} *source, {other} *target, long count) {{
+    long k = 0;
+#ifdef __AVX512F__
+{_vectors(16)}
+    const {result} none = {{0}};
+    for (; k + 16 <= count; k += 16) {wide};
+#endif
+#ifdef __F16C__
+{_vectors(8)}
+    for (; k + 8 <= count; k += 8) {narrow};
+#endif
+    for (; k < count; ++k) target[k] = {way}_float16(source[k]);
+}}"""
+
+
+def _vectors(n: int) -> str:
+    return f"""    typedef short v{n} __attribute__((vector_size({2 * n})));
+    typedef float f{n} __attribute__((vector_size({4 * n})));
+    typedef short m{n} __attribute__((vector_size({2 * n}), aligned(2), may_alias));
+    typedef float n{n} __attribute__((vector_size({4 * n}), aligned(4), may_alias));"""
+
+
+HALF_ROWS: dict[str, tuple[tuple[str, ...], str]] = {
+    "load_float16s": (
+        ("load_float16",),
+        _conversion(
+            "load",
+            "unsigned short",
+            "float",
+            "f16",
+            "*(n16 *)(target + k) = __builtin_ia32_vcvtph2ps512_mask((v16)*(const m16 *)(source + k), none, -1, 4)",
+            "*(n8 *)(target + k) = __builtin_ia32_vcvtph2ps256((v8)*(const m8 *)(source + k))",
+        ),
+    ),
+    "store_float16s": (
+        ("store_float16",),
+        _conversion(
+            "store",
+            "float",
+            "unsigned short",
+            "v16",
+            "*(m16 *)(target + k) = __builtin_ia32_vcvtps2ph512_mask((f16)*(const n16 *)(source + k), 0, none, -1)",
+            "*(m8 *)(target + k) = __builtin_ia32_vcvtps2ph256((f8)*(const n8 *)(source + k), 0)",
+        ),
+    ),
+}
+"""Functions of math.py that convert a piece of a row."""

@@ -5,6 +5,7 @@ This file imports torch and the standard library only: a process that must not k
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -31,7 +32,7 @@ def state() -> dict[str, Any]:
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "the precision of matrix products": torch.get_float32_matmul_precision(),
         "flushing of subnormal numbers": bool((torch.full((4,), TINY) * 1.0 == 0).all()),
-        "torch's random numbers": torch.get_rng_state().numpy().tobytes() if _numpy() else _checksum(),
+        "torch's random numbers": _random_numbers(),
         "Python's random numbers": random.getstate(),
         "the environment": {name: os.environ[name] for name in sorted(os.environ) if name not in _LEFT_OUT},
         "the working directory": os.getcwd(),
@@ -53,12 +54,9 @@ _LEFT_OUT = ("PYTEST_CURRENT_TEST",)
 _THREADS_OF_TORCH = ("tqdm_monitor",)  # torch.fx.Interpreter has a bar of progress, shown or not, and it a thread
 
 
-def _numpy() -> bool:
-    return "numpy" in sys.modules
-
-
-def _checksum() -> int:
-    return hash(bytes(torch.get_rng_state().tolist()))
+def _random_numbers() -> bytes:
+    state = torch.get_rng_state()
+    return ctypes.string_at(state.data_ptr(), state.nbytes)
 
 
 def differences(before: dict[str, Any], after: dict[str, Any], without: tuple[str, ...] = ()) -> list[str]:

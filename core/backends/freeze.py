@@ -24,6 +24,7 @@ from ..graph.captured import CapturedGraph
 from ..graph.functional import FunctionalGraph
 from ..settings import config
 from .generated import Code
+from .tensor_bytes import tensor_bytes
 from .wrapper import follow
 
 RESTLESS = 8
@@ -161,4 +162,4 @@ def _no() -> bool:
 def _checksum(tensor: torch.Tensor) -> bytes:
     """A digest of the values."""
     plain = tensor.detach().cpu().contiguous().flatten()
-    return hashlib.blake2b(plain.view(torch.uint8).numpy().tobytes(), digest_size=16).digest()
+    return hashlib.blake2b(tensor_bytes(plain), digest_size=16).digest()

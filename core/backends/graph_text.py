@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
+from .tensor_bytes import tensor_bytes
 
 KNOWN_MODULES = ("torch", "_operator", "operator", "math", "builtins")
 """Functions of these modules mean the same in every process that has these versions."""
@@ -52,8 +53,7 @@ def content_digest(tensor: torch.Tensor) -> bytes:
         raise NoText("a constant without plain memory")
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     head = repr((str(tensor.dtype), tuple(tensor.shape), tensor.stride(), str(tensor.device)))
-    raw = plain.reshape(-1).view(torch.uint8) if plain.numel() else plain.new_empty(0, dtype=torch.uint8)
-    return hashlib.sha256(head.encode() + raw.numpy().tobytes()).digest()
+    return hashlib.sha256(head.encode() + tensor_bytes(plain)).digest()
 
 
 def graph_text(graph: Any, fakes: Sequence[Any]) -> GraphText:

@@ -27,6 +27,7 @@ from ..plugin import Artifact, CompileContext, CompileFailed, Finding
 from ..plugin import Unsupported as UnsupportedNodes
 from .graph_text import GraphText, NoText, graph_text
 from .resolved import ResolvedBackend
+from .tensor_bytes import tensor_bytes
 
 DEADLINE_S = 600.0
 """For a compile whose context sets no other."""
@@ -212,8 +213,7 @@ def layout_of(tensor: torch.Tensor) -> dict[str, Any]:
 
 def memory_of(tensor: torch.Tensor) -> bytes:
     """The elements of a plain tensor in order."""
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    return plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+    return tensor_bytes(tensor.detach().resolve_conj().resolve_neg().cpu().contiguous())
 
 
 def tensor_from(layout: Mapping[str, Any], memory: bytes) -> torch.Tensor:

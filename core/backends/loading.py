@@ -7,11 +7,12 @@ what they changed is reported and put back.
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -74,15 +75,23 @@ def load(backend: InstalledBackend, manager: pluggy.PluginManager, config: Mappi
     if normalise(backend.distribution) == PROJECT:
         resolved, plugin = _resolve(backend, manager, config)
         return Loaded(resolved, plugin=plugin)
-    from .. import torch_compat
-
     issues = backend.manifest.issues if backend.manifest is not None else ""
     with (
-        torch_compat.beside_modes(),  # what its modules make stays after the modes that stand now
+        _beside_modes(),
         watched_import(backend.name, backend.distribution, backend.version, issues) as findings,
     ):
         resolved, plugin = _resolve(backend, manager, config)
     return Loaded(resolved, tuple(findings), plugin)
+
+
+def _beside_modes() -> AbstractContextManager[Any]:
+    """What a plugin's modules make stays after the modes that stand now; where torch is not loaded none stands."""
+    if sys.modules.get("torch") is None:
+        return nullcontext()
+    from .. import torch_compat
+
+    beside: AbstractContextManager[Any] = torch_compat.beside_modes()
+    return beside
 
 
 @contextmanager

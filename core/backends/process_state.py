@@ -79,7 +79,7 @@ class Snapshot:
 def take() -> Snapshot:
     """The state of this process now."""
     parts = [*_PARTS, *(_numpy_parts() if "numpy.random" in sys.modules else ())]
-    if "torch" in sys.modules:
+    if sys.modules.get("torch") is not None:
         parts += [Part(*values) for values in torch_parts(sys.modules["torch"])]
     return Snapshot(tuple((part, part.read()) for part in parts))
 

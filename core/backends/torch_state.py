@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .tensor_bytes import tensor_bytes
+
 _FLAGS = (
     "backends.fp32_precision",
     "backends.cuda.matmul.allow_tf32",
@@ -108,7 +110,7 @@ def _generator(torch: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def restore(before: bytes) -> None:
         torch.set_rng_state(torch.frombuffer(bytearray(before), dtype=torch.uint8))
 
-    return lambda: bytes(torch.get_rng_state().numpy(force=True)), restore
+    return lambda: tensor_bytes(torch.get_rng_state()), restore
 
 
 def _autocast(torch: Any, kind: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:

@@ -297,6 +297,16 @@ def test_the_end_of_the_process_tears_down_what_it_has_loaded(site, tmp_path):
     assert done.stdout == "end of the program\ntorn down\n", done.stderr
 
 
+def test_a_plugin_that_needs_no_torch_is_loaded_without_torch(tmp_path, site):
+    add(site, "core-alpha", "alpha", source=PLUGIN)
+    program = "import sys; sys.modules['torch'] = None; from core.backends.registry import Registry; "
+    program += "print(Registry().resolve('alpha').name)"
+    root = str(Path(__file__).parents[2])
+    environ = dict(os.environ, PYTHONPATH=os.pathsep.join((str(site), root)))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ, cwd=tmp_path)
+    assert done.stdout == "alpha\n", done.stderr
+
+
 def test_a_teardown_that_fails_is_a_finding(site):
     add(
         site, "core-alpha", "alpha", source=PLUGIN + "\n@hookimpl\ndef backend_teardown():\n    raise OSError('busy')\n"

@@ -8,6 +8,7 @@ unpickled, but what is read is run: load only what may run code here.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import zlib
@@ -116,7 +117,7 @@ def _constant(name: str, tensor: torch.Tensor) -> tuple[dict[str, Any], bytes]:
         "elements": _extent(tensor),
     }
     memory = tensor.detach().as_strided((_extent(tensor),), (1,), tensor.storage_offset())
-    return layout, memory.view(torch.uint8).numpy().tobytes() if layout["elements"] else b""
+    return layout, ctypes.string_at(memory.data_ptr(), memory.nbytes) if layout["elements"] else b""
 
 
 def _extent(tensor: torch.Tensor) -> int:

@@ -1,7 +1,8 @@
 """Memory layout as source text: the test that a tensor has a recorded layout, and the copy that gives it.
 
 Strides of dimensions of size 1 don't matter, and fake and real kernels disagree about them. With symbolic sizes a dense
-layout is kept as its order of dimensions, which holds for every size.
+layout is kept as its order of dimensions, which holds for every size; one with gaps as its strides where those are
+plain numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def layout_test(name: str, fake: Any) -> str:
     if not is_static(fake):
         order = dense_order(fake)
         if order is None:
-            return ""
+            strides = gapped_strides(fake)
+            return f"{name}.stride() == {strides!r}" if strides else ""
         viewed = name if order == tuple(range(fake.dim())) else f"{name}.permute({tuple_text(map(str, order))})"
         return f"{viewed}.is_contiguous()"
     dims = [dim for dim, size in enumerate(fake.shape) if size > 1]
@@ -38,15 +40,22 @@ def layout_test(name: str, fake: Any) -> str:
 def layout_copy(name: str, fake: Any, code: Code) -> str:
     """An expression for a tensor with the values of `name` in the layout of `fake`. For layouts that have a test."""
     like = f"dtype={name}.dtype, device={name}.device"
-    if not is_static(fake):
-        make = code.bind(torch.empty_permuted, "empty_permuted")
-        return f"{make}({name}.shape, {dense_order(fake)!r}, {like}).copy_({name})"
     make = code.bind(torch.empty_strided, "empty_strided")
-    repeated = [dim for dim, size in enumerate(fake.shape) if size > 1 and fake.stride(dim) == 0]
-    size = tuple(1 if dim in repeated else size for dim, size in enumerate(fake.shape))
-    source = name + "".join(f".narrow({dim}, 0, 1)" for dim in repeated)
-    made = f"{make}({size!r}, {tuple(fake.stride())!r}, {like}).copy_({source})"
-    return f"{made}.expand({tuple(fake.shape)!r})" if repeated else made
+    if not is_static(fake):
+        order = dense_order(fake)
+        if order is not None:
+            make = code.bind(torch.empty_permuted, "empty_permuted")
+            return f"{make}({name}.shape, {order!r}, {like}).copy_({name})"
+        repeated = [dim for dim, step in enumerate(fake.stride()) if isinstance(step, int) and step == 0]
+        whole, one = f"{name}.shape", {dim: f"min({name}.shape[{dim}], 1)" for dim in repeated}
+        size = tuple_text(one.get(dim, f"{name}.shape[{dim}]") for dim in range(fake.dim()))
+    else:
+        repeated = [dim for dim, size in enumerate(fake.shape) if size > 1 and fake.stride(dim) == 0]
+        whole, one = repr(tuple(fake.shape)), dict.fromkeys(repeated, "1")
+        size = repr(tuple(1 if dim in repeated else size for dim, size in enumerate(fake.shape)))
+    source = name + "".join(f".narrow({dim}, 0, {one[dim]})" for dim in repeated)
+    made = f"{make}({size}, {tuple(fake.stride())!r}, {like}).copy_({source})"
+    return f"{made}.expand({whole})" if repeated else made
 
 
 def zeros_like_layout(like: str, fake: Any, code: Code) -> str:
@@ -80,6 +89,23 @@ def dense_order(fake: Any) -> tuple[int, ...] | None:
             return None
         expected *= max(sizes[dim], 1)
     return tuple(order)
+
+
+def gapped_strides(fake: Any) -> tuple[int, ...] | None:
+    """The strides of a layout with symbolic sizes that hold for every size: plain numbers, no element on another.
+
+    Only the outermost dimension may have a symbolic size: of others the next stride would depend on it.
+    """
+    strides = tuple(fake.stride())
+    if not all(isinstance(step, int) for step in strides):
+        return None
+    reach: int | None = 1
+    for step, dim in sorted((step, dim) for dim, step in enumerate(strides) if step != 0):
+        if reach is None or step < reach:
+            return None
+        size = fake.shape[dim]
+        reach = step * size if isinstance(size, int) else None
+    return strides
 
 
 def _hint(value: Any) -> int:

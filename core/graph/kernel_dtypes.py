@@ -1,7 +1,8 @@
 """The dtypes of results as kernels give them, where the fakes' rules say something else.
 
 Normalizations on the CPU take images of 16-bit floats with weights of 32 bits, as autocast hands them in; their
-statistics have 32 bits then, and the image's gradient 16. Compared with real calls, torch 2.11 and 2.13
+statistics have 32 bits then, and the image's gradient 16. Losses that are written to memory made like their first
+operand have its dtype, whatever that of the target is. Compared with real calls, torch 2.11 and 2.13
 (tests/cpu/test_kernel_dtypes.py).
 """
 
@@ -21,6 +22,7 @@ _NORMS = frozenset(
     ).split()
 ) | {aten._native_batch_norm_legit.no_stats}
 _FUNCTIONAL = aten._native_batch_norm_legit_functional.default
+_LIKE_FIRST = (aten.huber_loss.default, aten.soft_margin_loss.default)
 _SHORT = (torch.bfloat16, torch.float16)
 
 
@@ -28,6 +30,8 @@ def as_kernels_do(op: Any, args: Sequence[Any], result: Any) -> Any:
     """`result` of a call on fakes, with the dtypes that the kernel's would have."""
     if op is aten.native_group_norm_backward.default:  # the gradient of the image has its dtype, on every device
         return type(result)((_in(result[0], args[1].dtype), *result[1:]))
+    if op in _LIKE_FIRST:
+        return _in(result, args[0].dtype)
     if op not in _NORMS or args[0].dtype not in _SHORT or args[0].device.type != "cpu":
         return result
     others = [value.dtype for value in args[1:] if isinstance(value, torch.Tensor)]

@@ -118,9 +118,10 @@ class Memory:
     def _with_gaps(self, node: fx.Node, want: Any) -> fx.Node:
         """Memory with gaps between the elements, as the recorded tensor has."""
         aten = torch.ops.aten
-        extent: Any = 1
-        for size, stride in zip(want.shape, want.stride()):
-            extent = extent + (size - 1) * stride
+        extent: Any = 0 if 0 in want.shape else 1
+        if extent:
+            for size, stride in zip(want.shape, want.stride()):
+                extent = extent + (size - 1) * stride
         size = [self.number(item) for item in want.shape]
         stride = [self.number(item) for item in want.stride()]
         memory = self.emitter.emit(aten.new_zeros.default, (node, [self.number(extent)]))

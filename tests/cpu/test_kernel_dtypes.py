@@ -78,3 +78,13 @@ def test_normalizations_learn_under_autocast_as_in_eager(name, backend):
         assert torch.allclose(a.grad, b.grad, rtol=0.05, atol=0.01)
     for a, b in zip(model.buffers(), twin.buffers()):
         assert a.dtype is b.dtype and torch.allclose(a, b, rtol=0.02, atol=0.01)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("loss", [nn.functional.huber_loss, nn.functional.soft_margin_loss], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtypes", [(torch.bfloat16, torch.float32), (torch.float32, torch.float64)], ids=str)
+def test_losses_have_the_dtype_of_their_first_operand(loss, dtypes, backend):
+    torch.manual_seed(0)
+    given, target = (torch.randn(3, 4).to(dtype) for dtype in dtypes)
+    want, got = loss(given, target), core.compile(loss, backend=backend, fullgraph=True)(given, target)
+    assert got.dtype is want.dtype is dtypes[0] and torch.allclose(got, want, rtol=0.02)

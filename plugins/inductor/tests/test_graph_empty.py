@@ -58,3 +58,29 @@ def test_an_extreme_of_as_many_as_a_mask_lets_through():
         assert core.stats()["breaks"] == 0
         with pytest.raises(IndexError, match="non-zero size"):
             compiled(torch.tensor([-1.0, -2.0, -3.0]))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_turned_views_without_elements_have_an_end_before_their_start(dynamic):
+    def fn(t):
+        turned = t.narrow(1, 0, 4).flip(0)
+        turned.double().sum().backward(retain_graph=True)
+        return turned, turned[1:].flip(-2)
+
+    core.reset()
+    left, right = (torch.randn(0, 6, requires_grad=True) for _ in range(2))
+    for wanted, found in zip(fn(left), core.compile(fn, dynamic=dynamic)(right)):
+        assert found.shape == wanted.shape
+    assert right.grad.shape == left.grad.shape
+    assert core.stats()["graphs"] == 1
+
+
+def test_a_view_without_elements_that_is_written_has_memory_with_gaps_as_eager():
+    def fn(t):
+        t[...] = torch.ones_like(t)
+        return t.diagonal(1), t.data.mul_(t)
+
+    core.reset()
+    wanted, found = (run(torch.randn(3, 1, 2)[..., 1][:rows]) for run in (fn, core.compile(fn)) for rows in (0,))
+    assert [each.stride() for each in found] == [each.stride() for each in wanted]
+    assert core.stats()["graphs"] == 1

@@ -44,7 +44,7 @@ def strided(view: View) -> Strided | None:
     if view.strides is not None and not same_strides(view.sizes, view.strides, strides):
         return None
     wanted = view.strides if view.strides is not None else strides
-    return Strided(node, view.sizes, wanted, offset)
+    return Strided(node, view.sizes, wanted, 0 if 0 in view.sizes else offset)  # no element: an end may lie before 0
 
 
 class Realizer:

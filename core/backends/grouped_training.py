@@ -26,6 +26,7 @@ from .backward_parts import Backwards, Releases, Watched
 from .double_backward import EagerBackward
 from .epilogue import write_epilogue
 from .generated import Code, names, tuple_text
+from .result_hooks import telling_slots, write_tables
 from .training import TrainingGraph, with_gradients, write_backward, write_keeping
 from .wrapper import CallState, follow, write_run
 
@@ -132,6 +133,7 @@ def wrap_groups(
         graph = GroupGraph(joint, parts, state, groups, group, part)
         code.namespace[f"apply{at}"] = _function(graph, captured, joint, group, compile_backward, state)
         code.line(f"{tuple_text(graph.gives)} = apply{at}({', '.join([*graph.takes, 'values'])})")
+        write_tables(code, telling_slots(joint, group.starts))
     requires_grad = [item.requires_grad for item in joint.inputs]
     write_epilogue(code, joint.epilogue, captured.outputs, grad_enabled=True, requires_grad=requires_grad)
     compiled = code.finish()

@@ -33,6 +33,7 @@ from .double_backward import EagerBackward
 from .epilogue import write_epilogue
 from .generated import Code, compile_source, names, tuple_text
 from .layout import layout_copy, layout_test, zeros_like_layout
+from .result_hooks import telling_slots, write_tables
 from .wrapper import CallState, follow, write_run
 
 
@@ -86,12 +87,14 @@ def wrap_training(
     function = type("CompiledGraph", (torch.autograd.Function,), members)
     saved.defaults_of(function).rest = None  # type: ignore[attr-defined]
     apply = torch_compat.function_apply(function)
-    if joint.epilogue.trivial:
+    tables = telling_slots(joint, range(len(joint.tangent_slots)))
+    if joint.epilogue.trivial and not tables:
         run = _direct(apply)
         return run if state.grad_enabled else with_gradients(run)
     code = Code("compiled", graph.inputs)
     code.namespace["apply"] = apply
     code.line(f"{tuple_text(graph.slots)} = apply({', '.join(graph.inputs)})")
+    write_tables(code, tables)
     requires_grad = [item.requires_grad for item in joint.inputs]
     write_epilogue(code, joint.epilogue, fakes, grad_enabled=True, requires_grad=requires_grad)
     compiled = code.finish()

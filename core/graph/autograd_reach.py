@@ -7,6 +7,7 @@ error; nodes that save nothing may run any number of times.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +22,14 @@ from .geometry import has_storage, storage_key
 class Reach:
     """By start: the positions of the edges that it reaches, and of the starts that a backward from it leaves unusable
     (those that meet a node with saved tensors which this backward has met; itself among them if there is any). keeps:
-    keys of the storages of which something is saved on its way. cuts: the starts at which its way ends."""
+    keys of the storages of which something is saved on its way. cuts: the starts at which its way ends. alone: the
+    starts that no other one shares its first node with."""
 
     inputs: tuple[frozenset[int], ...]
     frees: tuple[frozenset[int], ...]
     keeps: tuple[frozenset[Any], ...]
     cuts: tuple[frozenset[int], ...] = ()
+    alone: frozenset[int] = frozenset()
 
     @staticmethod
     def unknown(starts: int, edges: int) -> Reach:
@@ -65,12 +68,13 @@ def autograd_reach(starts: Sequence[torch.Tensor], edges: Sequence[Any], cuts: S
             together.add(mask)
             for key in {storage_key(tensor) for tensor in kept if has_storage(tensor)}:
                 keepers[key] = keepers.get(key, 0) | mask
-    count = range(len(starts))
+    count, sharers = range(len(starts)), Counter(root.node for root in roots)
     return Reach(
         tuple(frozenset(end for end in range(len(edges)) if reached[end] >> at & 1) for at in count),
         tuple(frozenset(o for o in count if any(m >> at & 1 and m >> o & 1 for m in together)) for at in count),
         tuple(frozenset(key for key, mask in keepers.items() if mask >> at & 1) for at in count),
         tuple(frozenset(c for end, c in enumerate(cuts, len(edges)) if reached[end] >> at & 1) for at in count),
+        frozenset(at for at in count if sharers[roots[at].node] == 1),
     )
 
 

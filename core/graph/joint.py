@@ -125,6 +125,7 @@ def _reach(
             reach.frees,
             tuple(frozenset(places[key] for key in keys if key in places) for keys in reach.keeps),
             reach.cuts,
+            reach.alone,
         )
 
     return placed(whole), Groups(tuple(groups), placed(found)) if groups else None

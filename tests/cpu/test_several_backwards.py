@@ -428,3 +428,42 @@ def test_what_the_graph_writes_to_through_another_input_was_not_written_to_since
         result.sum().backward()
         notes.append([result, weight.grad, x])
     same(*notes)
+
+
+def test_a_hook_on_a_result_without_gradient_is_not_called():
+    def caller(results, inputs):
+        seen = []
+        for at, result in enumerate(results[:2]):
+            result.register_hook(lambda gradient, at=at: seen.append((at, gradient.sum().item())) or gradient * 2)
+        handle = results[0].register_hook(lambda gradient: seen.append((2, 0)))
+        handle.remove()
+        results[1].sum().backward(retain_graph=True)
+        results[2].sum().backward(retain_graph=True)
+        (results[0] + results[1]).sum().backward(retain_graph=True)
+        results[0].retain_grad()
+        (results[0] * 3).sum().backward()
+        return [*(value for item in sorted(seen) for value in item), inputs[0].grad, results[0].grad]
+
+    both(lambda x: (x * 2, x.sin(), x.cos()), caller)
+
+
+def test_results_that_are_one_node_in_eager_are_all_told():
+    def caller(results, inputs):
+        seen = []
+        for result in results:
+            result.register_hook(lambda gradient: seen.append(gradient is None))
+        results[1].sum().backward()
+        return [*seen, inputs[0].grad]
+
+    both(lambda x: tuple(torch.unbind_copy(x * 2)), caller)
+
+
+def test_a_hook_for_several_results_runs_once_all_have_come():
+    def caller(results, inputs):
+        seen = []
+        torch.autograd.graph.register_multi_grad_hook(results, lambda gradients: seen.append(len(gradients)))
+        results[1].sum().backward(retain_graph=True)
+        (results[0] + results[1]).sum().backward()
+        return [*seen, inputs[0].grad]
+
+    both(lambda x: (x * 2, x.sin()), caller)

@@ -57,7 +57,7 @@ def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str
     if op is torch.ops.aten._native_multi_head_attention.default and not _argument(op, "need_weights", args, kwargs):
         return (result[0], None)  # the fakes make weights that no kernel gives
     result = kernel_dtypes.as_kernels_do(op, args, result)
-    if op is torch.ops.aten.roll.default and is_static(args[0]) and 0 not in args[0].shape:
+    if op is torch.ops.aten.roll.default and _is_known(args[0]) and 0 not in args[0].shape:
         strides = _rolled(args[0], args[1], _argument(op, "dims", args, kwargs) or ())
         return _laid_out(mode, result, tuple(args[0].shape), strides)
     layout = _layout_of(op)

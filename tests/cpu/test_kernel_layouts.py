@@ -198,3 +198,13 @@ def test_what_is_rolled_lies_as_its_parts_do(layout, how):
     x = LAID_OUT[layout](3)
     assert core.compile(lambda x: x.roll(*how) + 1, backend="aot_eager")(x).stride() == (x.roll(*how) + 1).stride()
     assert core.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("how", [(1, 1), (0, 0), ((1, 2), (1, 3)), (1,)])
+@pytest.mark.parametrize("layout", LAID_OUT)
+def test_what_is_rolled_lies_so_with_symbolic_sizes_too(layout, how):
+    core.reset()
+    fast = core.compile(lambda x: x.roll(*how), backend="aot_eager", dynamic=True)
+    for size in (3, 5, 4):
+        x = LAID_OUT[layout](size)
+        assert fast(x).stride() == x.roll(*how).stride()

@@ -67,9 +67,9 @@ class GeneratorVariable(VariableTracker):
         trace.depth += 1
         try:
             kind, result = self.interpreter.advance()
-        except ObservedException:
+        except ObservedException as raised:
             self.finished = True
-            raise
+            raise ObservedException(tx.stop_iteration_error(raised.value)) from None
         finally:
             self.running = False
             self.handled = trace.exceptions[len(handled) :]
@@ -83,18 +83,57 @@ class GeneratorVariable(VariableTracker):
         if self.finished or not self.started:
             if not self.finished:
                 passed(self.interpreter, exception)
+                exception = tx.stop_iteration_error(exception)
             self.finished = True
             raise ObservedException(exception)
         if self.running:
             tx.raise_exception(ValueError, "generator already executing")
+        receiver = self._receiver()
+        if receiver is not None:
+            going_on = self._throw_further_in(tx, receiver, exception)
+            if not isinstance(going_on, VariableTracker):
+                return going_on
+            exception = going_on
         handled = self.handled or tx.trace.exceptions
         if handled and isinstance(exception, ExceptionVariable):
             exception.chain(handled[-1])
         try:
             self.interpreter.unwind(ObservedException(exception))
-        except ObservedException:
+        except ObservedException as raised:
             self.finished = True
-            raise
+            raise ObservedException(tx.stop_iteration_error(raised.value)) from None
+        return self._advance(tx)
+
+    def _receiver(self) -> VT | None:
+        """What `yield from` waits for; None where the generator waits at a yield of its own."""
+        resume = self.interpreter.instructions[self.interpreter.index]
+        waits = resume.opname == "RESUME" and resume.arg & WAITING == AFTER_YIELD_FROM
+        return self.interpreter.stack[-1].realize(self.interpreter) if waits else None  # type: ignore[no-any-return]
+
+    def _throw_further_in(self, tx: Any, receiver: VT, exception: VT) -> tuple[str, VT] | VT:
+        """Throw into what `yield from` waits for: the next yield or return, or what is to be raised here."""
+        leaving = issubclass(exception.python_type(), GeneratorExit)
+        method = tx.special_method(receiver, "close" if leaving else "throw")
+        if method is None:
+            return exception
+        self.running = True
+        try:
+            value = method.call(tx, [] if leaving else [exception], {})
+        except ObservedException as raised:
+            if leaving or not issubclass(raised.value.python_type(), StopIteration):
+                return raised.value
+            value = raised.value.get_attr(tx, "value")
+        else:
+            return exception if leaving else ("yield", value)
+        finally:
+            self.running = False
+        interpreter = self.interpreter
+        send = interpreter.instructions[interpreter.index + 1].target
+        if interpreter.send_keeps_receiver:
+            interpreter.push(value)
+        else:
+            interpreter.stack[-1] = value
+        interpreter.jump(send.target)
         return self._advance(tx)
 
     def close(self, tx: Any) -> VT:
@@ -208,4 +247,6 @@ def refuse_waiting(generators: list[GeneratorVariable]) -> None:
         )
 
 
+WAITING, AFTER_YIELD_FROM = 3, 2
+"""The bits of RESUME's argument that say what was waited for, and what they are for `yield from`."""
 METHODS = frozenset(("send", "throw", "close", "__next__", "__iter__"))

@@ -404,8 +404,20 @@ class TracerServices(Host):
 
         if isinstance(receiver, GeneratorVariable):
             return receiver.send(self, value)
-        item = receiver.next_item(self)
-        return ("yield", item) if item is not None else ("return", self.constant(None))
+        receiver = receiver.realize(self)
+        starts = self.is_none(value.realize(self))
+        if starts and not isinstance(receiver, UserObjectVariable):
+            item = receiver.next_item(self)
+            return ("yield", item) if item is not None else ("return", self.constant(None))
+        method = self.special_method(receiver, "__next__") if starts else receiver.get_attr(self, "send")
+        if method is None:
+            self.raise_exception(TypeError, "the object is not an iterator")
+        try:
+            return "yield", self.call_function(method, [] if starts else [value])
+        except ObservedException as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            return "return", raised.value.get_attr(self, "value")
 
     def unsupported(self, what: str, remedy: str) -> Unsupported:
         """A graph break at the current line."""

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .base import BuiltinMethodVariable, VariableTracker, find_special
+from .base import BuiltinMethodVariable, ObservedException, VariableTracker, find_special
 from .container import Cursor, as_index
 from .literal import run
 
@@ -48,7 +48,12 @@ class IteratorVariable(VariableTracker):
 
     def next_item(self, tx: Tracer) -> VT | None:
         assert self.produce is not None
-        return self.produce(tx)
+        try:
+            return self.produce(tx)
+        except ObservedException as raised:  # of a function that it calls: the end, as Python takes it
+            if issubclass(raised.value.python_type(), StopIteration):
+                return None
+            raise
 
     def contains(self, tx: Tracer, item: VT) -> bool:
         while (candidate := self.next_item(tx)) is not None:

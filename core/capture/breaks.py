@@ -10,6 +10,8 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from .. import _C
 from ..bytecode import emit
 from ..bytecode.decode import decode
@@ -26,6 +28,7 @@ from .opcodes.host import NULL
 from .reconstruct import CodeEmitter
 from .replacement import Ending
 
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that a program made
 CONDITIONS = {"TRUE": True, "FALSE": False}
 
 
@@ -123,6 +126,12 @@ def is_missed(tracker: Any) -> bool:
     tracker = outside(tracker)
     cls = type(tracker.value) if isinstance(tracker, LazyVariable) else tracker.python_type()
     return hasattr(cls, "__del__") and not getattr(tracker, "started", False)
+
+
+def watchable(tracker: Any) -> bool:
+    """Whether weak references to an object of the program's own classes can be made; tensors may go early."""
+    cls = type(tracker.value) if isinstance(tracker, LazyVariable) else tracker.python_type()
+    return bool(cls.__flags__ & HEAP_TYPE and cls.__weakrefoffset__) and not issubclass(cls, (torch.Tensor, type))
 
 
 def rebound(instruction: Any) -> tuple[str, ...]:
@@ -403,8 +412,24 @@ class BreakWriter:
         live = liveness(self.code).locals_at(target)
         gone = {*live, *rebound(target), *rebound(self.instruction)}
         held = (name for name in self.code.co_varnames if name in self.tx.locals and name not in gone)
-        kept = [name for name in held if is_missed(self.tx.locals[name])]  # their moment is the frame's end
+        kept = [name for name in held if self._is_kept(name)]  # their moment is the frame's end
         return tuple(sorted([*(name for name in live if name in self.tx.locals), *kept]))
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether a variable that is not read any more holds an object whose end can be seen: by its finaliser, or by a
+        weak reference to it, which the instruction that ends the graph may make."""
+        tracker = outside(self.tx.locals[name])
+        if is_missed(tracker):
+            return True
+        if tracker.kind not in ("user_object", "lazy") or not watchable(tracker):
+            return False
+        return any(outside(item) is tracker for item in self.stack if item is not NULL) or self._was_kept(name)
+
+    def _was_kept(self, name: str) -> bool:
+        """Whether the frame is a resume function that has the variable for no other reason."""
+        code = self.tx.code
+        own = code.co_varnames[: code.co_argcount]
+        return code is not self.code and name in own and name not in liveness(code).locals_at(self.tx.instructions[0])
 
     def _read_locals(self, emitter: CodeEmitter) -> None:
         """Have every local of the resume functions in hand: what runs in between may change where it is reached."""

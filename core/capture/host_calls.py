@@ -281,33 +281,6 @@ def thread_number(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.trace.proxies.setdefault(0, IdentityVariable(_thread.get_ident))
 
 
-@callable_object(weakref.WeakKeyDictionary)
-def make_weak_dict(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    """The cache of functools.singledispatch: its keys are classes, and what it lost is found again."""
-    if tx.globals_dict.get("__name__") != "functools" or args or kwargs:
-        raise Unsupported("making a weak dict is not traced", remedy="make it outside the compiled function")
-    return tx.new_dict([])
-
-
-@function(weakref.WeakKeyDictionary.__getitem__)
-def read_weak_dict(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    """Nothing is in the cache of functools.singledispatch, so that no guard looks at what is."""
-    _only_a_cache(tx, "reading")
-    tx.raise_exception(KeyError)
-
-
-@function(weakref.WeakKeyDictionary.__setitem__)
-def write_weak_dict(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    """And nothing comes into it."""
-    _only_a_cache(tx, "writing to")
-    return tx.constant(None)
-
-
-def _only_a_cache(tx: Any, what: str) -> None:
-    if tx.globals_dict.get("__name__") != "functools":
-        raise Unsupported(f"{what} a WeakKeyDictionary is not traced", remedy="do it outside the compiled function")
-
-
 callable_object(_abc.get_cache_token)(folded(_abc.get_cache_token))
 
 

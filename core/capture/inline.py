@@ -40,6 +40,7 @@ from . import (  # noqa: F401
     seeds,
     special_calls,
     transforms,
+    weak_containers,
     wrapped_bodies,
 )
 from .breaks import TooDeep

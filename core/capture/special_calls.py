@@ -143,7 +143,8 @@ for _reader, _own in ((locals, 0), (vars, 0), (dir, 0), (exec, 1), (breakpoint, 
 def make_reference(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """weakref.ref(object) of an object that the program holds in any case."""
     target = args[0]
-    if len(args) != 1 or kwargs or not isinstance(target.source, LocalSource) or target.kind not in REFERABLE:
+    held = isinstance(target.source, LocalSource) or target.source is not None and target.kind != "tensor"
+    if len(args) != 1 or kwargs or not held or target.kind not in REFERABLE:
         raise Unsupported("making this weak reference is not traced", remedy="make it outside the compiled function")
     references = tx.trace.references
     if id(target) not in references:

@@ -18,6 +18,10 @@ class SideEffectLog(Protocol):
 
     def is_mutated(self, tracker: VT) -> bool: ...
 
+    @property
+    def empty(self) -> bool:
+        """True while nothing outside needs to change."""
+
     def refuse_if_sealed(self) -> None:
         """Something outside changes by other means than through a tracker."""
 

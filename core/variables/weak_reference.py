@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..guards.checks import TypeIs
-from ..guards.source import CallSource
+from ..guards.source import CallSource, LocalSource
 from .base import BuiltinMethodVariable, VariableTracker
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class WeakReferenceVariable(VariableTracker):
         if args or kwargs:
             tx.raise_exception(TypeError, "a weak reference is called without arguments")
         if self.target is not None:
-            if not tx.is_in_a_variable(self.target):
+            held = isinstance(self.target.source, LocalSource) or self.target.source is None
+            if not tx.is_in_a_variable(self.target) and (held or not tx.side_effects.empty):
                 raise self.refuse("a call when no variable holds the object", "keep the object in a variable")
             return self.target
         if self.source is None:

@@ -47,7 +47,11 @@ class Subject(Protocol):
         """The function to call with the context and the gradients."""
 
 
-@function(torch.autograd.Function.apply.__func__)
+# A function of torch's, or from torch 2.14 on one in C, which is another object for each class that it is asked of.
+_APPLY = torch.autograd.Function.apply
+
+
+@function(getattr(_APPLY, "__func__", _APPLY))
 def apply(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """cls.apply(*args)."""
     cls = args[0].as_python_object()  # type: ignore[attr-defined]

@@ -32,6 +32,9 @@ PROBES_AT_ONCE = 2
 
 SUPPORTED_PYTHON = ">=3.11,<3.14"
 
+TESTED_TORCH = ">=2.11,<2.14"
+"""An older or newer torch is no error: what core does not know of it runs as it was written."""
+
 
 def examine(registry: Registry, name: str | None = None, *, verify: bool = False) -> list[Finding]:
     """Findings about the interpreter, torch, the settings, the plugins and their conflicts.
@@ -61,6 +64,9 @@ def _torch() -> Finding:
     version = running_versions().get("torch")
     if version is None:
         return Finding("error", "torch is not installed", "pip install torch")
+    if not in_range(version, TESTED_TORCH):
+        text = f"torch {version} is not one that core was tested with ({TESTED_TORCH}): more may run uncompiled"
+        return Finding("warning", text, f'pip install "torch{TESTED_TORCH}"')
     return Finding("info", f"torch {version}")
 
 

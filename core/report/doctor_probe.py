@@ -100,10 +100,14 @@ def _verified(name: str, device: str, *, training: bool) -> Iterator[Finding]:
     for grad in (False, True) if training else (False,):
         what = "gradients" if grad else "results"
         try:
-            compiled = core.compile(small, backend=name, fullgraph=True)
+            compiled, graphs = core.compile(small, backend=name, fullgraph=True), core.stats()["graphs"]
             ours, theirs = _outputs(compiled, values(grad), grad), _outputs(small, values(grad), grad)
         except Exception as error:  # whatever the backend raises is what the doctor was asked for
             yield Finding("error", f"BACKEND does not compile a small function: {type(error).__name__}: {error}")
+            return
+        if core.stats()["graphs"] == graphs:
+            text = "BACKEND was not asked: core ran a small function uncompiled"
+            yield Finding("error", text, "CORE_DISABLE must not be set; CORE_STRICT=1 raises what capture has met")
             return
         wrong = [at for at, (a, b) in enumerate(zip(ours, theirs)) if a.shape != b.shape or not torch.allclose(a, b)]
         if wrong:

@@ -139,3 +139,9 @@ def test_verify_finds_a_backend_that_computes_something_else_and_one_that_does_n
     code, found = verified("beta")
     assert code == 1
     assert "does not compile a small function" in found[-1][1] and "no such chip" in found[-1][1]
+
+
+def test_verify_tells_when_the_backend_was_not_asked(monkeypatch):
+    monkeypatch.setenv("CORE_DISABLE", "1")
+    code, found = verified("eager")
+    assert code == 1 and found[-1][0] == "error" and "was not asked" in found[-1][1]

@@ -276,6 +276,14 @@ def test_doctor_gives_the_remedy_of_what_can_not_be_used(site, capsys, extra, wo
     assert code == 1 and words in finding["text"] and remedy in finding["remedy"]
 
 
+def test_doctor_warns_of_a_torch_that_core_was_not_tested_with(monkeypatch):
+    monkeypatch.setattr(doctor, "running_versions", lambda: {"torch": "2.99.0"})
+    finding = doctor._torch()
+    assert finding.level == "warning" and finding.text.startswith("torch 2.99.0 is not one that core was tested with")
+    monkeypatch.setattr(doctor, "running_versions", lambda: {"torch": "2.13.0+cpu"})
+    assert doctor._torch().level == "info"
+
+
 # -- cache ------------------------------------------------------------------------------------------------------------
 
 

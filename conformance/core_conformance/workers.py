@@ -18,13 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.errors import SuiteMisused
+
 from .messages import for_report
 
 START_S = 120.0
 """How long a worker may take until its first test."""
+LISTED = (0, 5)
+"""With what pytest ends where every file could be read and, as in a listing, nothing was to run."""
 KEPT = (
     "PATH HOME LANG LC_ALL TMPDIR VIRTUAL_ENV LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES CORE_CXX CORE_CACHE_DIR "
-    "CORE_CONFORMANCE_PATH OMP_NUM_THREADS MKL_NUM_THREADS"
+    "OMP_NUM_THREADS MKL_NUM_THREADS"
 ).split()
 """Variables that a worker inherits; no other one can steer a run."""
 
@@ -117,16 +121,22 @@ class Worker:
 
 
 def listing(setting: Setting) -> list[str]:
-    """Every test of the suite. Raises RuntimeError with what the worker said where it can't tell."""
+    """Every test of the suite. Raises SuiteMisused with what the worker said where it can't tell."""
     worker = Worker(setting, None)
     found: list[str] | None = None
+    ended = -1
     for line in worker.lines(lambda: START_S):
         if line is None:
             break
         found = line.get("tests", found)
+        ended = line.get("done", ended)
     said = worker.end()
-    if found is None:
-        raise RuntimeError(f"the suite's tests can't be listed:\n{said}")
+    if not found or ended not in LISTED:
+        raise SuiteMisused(
+            f"the suite's tests can't be listed:\n{said.strip() or f'nothing was heard for {START_S:g} s'}",
+            instead="nothing was run",
+            remedy='see what is missing or broken above; pip install "core[conformance]" brings what the suite needs',
+        )
     return found
 
 
@@ -138,18 +148,18 @@ def run_shard(
     idle = 0
     while left and not stopped():
         before = len(left)
-        _one_process(setting, left, done, stopped)
+        said = _one_process(setting, left, done, stopped)
         idle = idle + 1 if len(left) == before else 0
         if idle == 2:
             for test in left:
-                done(test, _failure("exception", "the worker ends before it runs a test", 0.0))
+                done(test, _failure("exception", for_report(f"no worker gets as far as a test:\n{said}"), 0.0))
             return
 
 
 def _one_process(
     setting: Setting, left: list[str], done: Callable[[str, dict[str, Any]], None], stopped: Callable[[], bool]
-) -> None:
-    """Drive one worker until it ends, and take what it did off `left`."""
+) -> str:
+    """Drive one worker until it ends, and take what it did off `left`. Returns the end of what it said."""
     worker = Worker(setting, left)
     running: str | None = None
     began = time.monotonic()
@@ -174,7 +184,7 @@ def _one_process(
             break
     said = worker.end()
     if running is None or running not in left or stopped():
-        return
+        return f"nothing after {START_S:g} s\n{said}" if late else said
     left.remove(running)
     seconds = round(time.monotonic() - began, 3)
     if late:
@@ -182,6 +192,7 @@ def _one_process(
     else:
         code = worker.process.returncode
         done(running, _failure("exception", for_report(f"the process died with exit code {code}:\n{said}"), seconds))
+    return said
 
 
 def _failure(rule: str, message: str, seconds: float) -> dict[str, Any]:

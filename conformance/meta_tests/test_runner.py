@@ -16,6 +16,7 @@ from core_conformance.verify import verify
 from core_conformance.worker import anonymous
 
 from core.backends.registry import Registry
+from core.errors import SuiteMisused
 
 PLUGIN = """
 import os, sys, time
@@ -98,6 +99,15 @@ def test_a_decoy_is_a_process_without_a_test_runner(tricky):
     workers.run_shard(setting, ["decoys::DecoyTests::program[0]"], results.__setitem__, lambda: False)
     (result,) = results.values()
     assert result["outcome"] in ("passed", "failed") and result["seconds"] > 0
+
+
+def test_workers_that_never_get_as_far_as_a_test_say_why():
+    setting, results = workers.Setting("eager", "cpu", 5, 60.0, module="no_such_worker"), {}
+    workers.run_shard(setting, ["a", "b"], results.__setitem__, lambda: False)
+    assert [result["outcome"] for result in results.values()] == ["failed", "failed"]
+    assert all("No module named no_such_worker" in result["message"] for result in results.values())
+    with pytest.raises(SuiteMisused, match="(?s)can't be listed.*No module named no_such_worker"):
+        workers.listing(setting)
 
 
 def test_the_journal_of_an_interrupted_run_is_gone_on_with_and_that_of_another_is_not(tmp_path):

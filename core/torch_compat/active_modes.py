@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -13,14 +14,28 @@ from .tensor_hooks import has_saved_tensor_hooks, saves_through_torch_itself
 dispatch_stack_length = torch._C._len_torch_dispatch_stack  # how many TorchDispatch modes stand (2.11 and 2.13)
 
 
+def function_mode_stack() -> list[Any]:
+    """The TorchFunction modes that stand, the lowest first: those of `with torch.device(...)` among them, and that of
+    set_default_device."""
+    return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
+
+
+def _is_device(mode: Any) -> bool:
+    """Whether it only says which device new tensors are made on."""
+    from torch.utils._device import DeviceContext
+
+    return type(mode) is DeviceContext
+
+
 def unknown_active_mode() -> str | None:
     """The name of an active TorchFunction or TorchDispatch mode, under which capture leaves the call alone."""
     if torch._C._len_torch_dispatch_stack():
-        return "a TorchDispatchMode"
-    count = torch._C._len_torch_function_stack()
-    default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)  # set_default_device's, lowest of all
-    if count > 1 or count and torch._C._get_function_stack_at(0) is not default:
-        return "a TorchFunctionMode"
+        return (
+            f"a TorchDispatchMode ({type(torch._C._get_dispatch_stack_at(dispatch_stack_length() - 1)).__qualname__})"
+        )
+    for mode in function_mode_stack():
+        if not _is_device(mode):
+            return f"a TorchFunctionMode ({type(mode).__qualname__})"
     if torch._C._functorch.maybe_current_level() is not None:
         return "a functorch transform"
     if torch.autograd.forward_ad._current_level >= 0:

@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 VENDORS := $(VENV)/.vendors
 
 
-.PHONY: demo test test-all cheats fuzz fuzz-shard opdb lint bench models vendor-table tensorrt-stages conformance catalog soak build clean
+.PHONY: demo test test-all cheats fuzz fuzz-shard opdb lint bench models vendor-table operator-coverage tensorrt-stages conformance catalog soak build clean
 
 $(STAMP): pyproject.toml constraints.txt plugins/inductor/pyproject.toml conformance/pyproject.toml setup.py plugins/inductor/setup.py $(wildcard core/_C/*) $(wildcard plugins/inductor/core_inductor/csrc/*)
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -77,6 +77,10 @@ models: $(STAMP)
 # Models through each installed backend; a busy machine wants ARGS="--clock cpu".
 vendor-table: $(STAMP) $(VENDORS)
 	$(RUN) -m bench.vendor_table $(ARGS)
+
+# Which operators of the models of `make models` a backend leaves to the fallback.
+operator-coverage: $(STAMP) $(VENDORS)
+	CORE_STRICT=1 $(RUN) -m bench.operator_coverage $(ARGS)
 
 # Models converted and built by TensorRT-RTX, without a GPU; the report is what the catalog has.
 tensorrt-stages: $(STAMP) $(VENDORS)

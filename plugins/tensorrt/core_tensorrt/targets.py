@@ -47,7 +47,10 @@ def computes(operator: str, dtype: torch.dtype) -> bool:
     return operator in _NUMBERS and dtype in (*FLOATS, *INTEGERS)
 
 
-_ADDING = frozenset(("aten.scatter_add.default", "aten.embedding_dense_backward.default"))
+_ADDING = frozenset(
+    "aten.scatter_add.default aten.embedding_dense_backward.default aten._embedding_bag.default "
+    "aten._embedding_bag_forward_only.default".split()
+)
 _ORDERING = frozenset(
     "aten.argmax.default aten.argmin.default aten.max.dim aten.min.dim aten.sort.default aten.sort.stable "
     "aten.topk.default".split()

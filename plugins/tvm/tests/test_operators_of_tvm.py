@@ -108,3 +108,16 @@ def test_places_of_the_greatest_in_padded_windows_lie_within_the_tensor(padding,
         for got, want in zip(run(one), fn(one)):
             assert torch.equal(got.nan_to_num(7), want.nan_to_num(7))
     assert core.stats()["extern_calls"] == 0
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(5, 5).tril() > 0])
+def test_heads_that_share_keys_are_tvm_s(mask):
+    def attend(q, k, v):
+        return nn.functional.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=True)
+
+    core.reset()
+    q, k, v = torch.randn(2, 6, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 8)
+    torch.testing.assert_close(
+        core.compile(attend, backend="tvm", fullgraph=True, fallback=())(q, k, v), attend(q, k, v)
+    )
+    assert core.stats()["extern_calls"] == 0

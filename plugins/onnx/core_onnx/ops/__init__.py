@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     creation,
     elementary,
     indexing,
+    layers,
     matrix,
     norms,
     numbers,

@@ -27,6 +27,7 @@ def flash_attention(
     """softmax(q k^T * scale + mask) v; rows that are masked as a whole give 0. The second result: log of the sums."""
     if dropout_p:
         raise ConversionError("attention with dropout draws random numbers")
+    key, value = _for_each_head(b, key, query), _for_each_head(b, value, query)
     scores = _scores(b, query, key, is_causal, attn_mask, _factor(query, scale))
     weights = b.node("Softmax", scores, axis=-1)
     hidden = None
@@ -41,6 +42,33 @@ def flash_attention(
         if hidden is not None:  # of a row that is masked as a whole eager keeps 0
             sums = b.node("Where", b.node("Squeeze", hidden, b.ints([-1])), b.scalar(0, sums.dtype), sums)
     return b.node("MatMul", weights, value), sums
+
+
+def _for_each_head(b: ModelBuilder, shared: Value, query: Value) -> Value:
+    """Keys or values for each head of the query, where several in a row share one."""
+    have, want = _heads(shared), _heads(query)
+    if have == want:
+        return shared
+    places = b.ints([head * have // want for head in range(want)])
+    batch, _, *rest = shared.fake.shape
+    return b.node("Gather", shared, places, axis=1).like(shared.fake.new_empty([batch, want, *rest]))
+
+
+def _for_shared(b: ModelBuilder, gradient: Value, shared: Value, query: Value) -> Value:
+    """The gradient of what heads share: the sum of theirs."""
+    have, want = _heads(shared), _heads(query)
+    if have == want:
+        return gradient
+    length, width = (b.size_of(shared, axis) for axis in (2, 3))
+    apart = b.reshape(gradient, [b.size_of(shared, 0), have, want // have, length, width])
+    return b.node("ReduceSum", apart, b.ints([2]), keepdims=0)
+
+
+def _heads(value: Value) -> int:
+    heads = value.shape[1]
+    if not isinstance(heads, int):
+        raise ConversionError("attention over a symbolic number of heads")
+    return heads
 
 
 def _factor(query: Value, scale: float | None) -> float:
@@ -84,6 +112,8 @@ def flash_attention_backward(
     if dropout_p:
         raise ConversionError("attention with dropout draws random numbers")
     factor = _factor(query, scale)
+    shared = key, value
+    key, value = _for_each_head(b, key, query), _for_each_head(b, value, query)
     scores = _scores(b, query, key, is_causal, attn_mask, factor)
     kept = b.cast(b.node("Unsqueeze", sums, b.ints([-1])), query.dtype)
     weights = b.node("Exp", b.node("Sub", scores, kept))
@@ -91,7 +121,9 @@ def flash_attention_backward(
     of_weights = b.node("MatMul", gradient, _transposed(b, value))
     total = b.node("ReduceSum", b.node("Mul", gradient, out), b.ints([-1]), keepdims=1)
     of_scores = b.node("Mul", b.node("Mul", weights, b.node("Sub", of_weights, total)), b.scalar(factor, query.dtype))
-    return b.node("MatMul", of_scores, key), b.node("MatMul", _transposed(b, of_scores, query.rank), query), of_value
+    of_key = b.node("MatMul", _transposed(b, of_scores, query.rank), query)
+    of_both = (_for_shared(b, one, source, query) for one, source in zip((of_key, of_value), shared))
+    return b.node("MatMul", of_scores, key), *of_both
 
 
 @converts(

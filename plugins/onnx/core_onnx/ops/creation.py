@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import torch
 
 from ..builder import ModelBuilder, Value
@@ -97,3 +98,19 @@ def iota(b: ModelBuilder, length: Any, *, start: Any, step: Any, **kwargs: Any) 
     count = b.node("Range", b.scalar(0, torch.int64), operand(b, length, torch.int64), b.scalar(1, torch.int64))
     scaled = b.node("Mul", count, operand(b, step, torch.int64))
     return b.cast(b.node("Add", scaled, operand(b, start, torch.int64)), b.result.dtype)
+
+
+@converts("aten.tril_indices.default")
+def places_below(b: ModelBuilder, rows: int, columns: int, offset: int = 0, **kwargs: Any) -> Value:
+    """Row and column of each place on and below a diagonal, a line of each."""
+    return _written_places(b, numpy.tri(rows, columns, offset, dtype=bool))
+
+
+@converts("aten.triu_indices.default")
+def places_above(b: ModelBuilder, rows: int, columns: int, offset: int = 0, **kwargs: Any) -> Value:
+    return _written_places(b, ~numpy.tri(rows, columns, offset - 1, dtype=bool))
+
+
+def _written_places(b: ModelBuilder, chosen: Any) -> Value:
+    places = numpy.stack(numpy.nonzero(chosen))
+    return b.cast(b.constant([int(one) for one in places.flat], torch.int64, places.shape), b.result.dtype)

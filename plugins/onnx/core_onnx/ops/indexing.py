@@ -33,12 +33,50 @@ def embedding_renorm(b: ModelBuilder, weight: Value, indices: Value, max_norm: f
     return b.node("ScatterND", weight, b.node("Unsqueeze", flat, b.ints([1])), rows)
 
 
+@converts("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag(
+    b: ModelBuilder,
+    weight: Value,
+    indices: Value,
+    offsets: Value,
+    scale_by_frequency: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Value | None = None,
+    include_last_offset: bool = False,
+    padding: int = -1,
+) -> tuple[Value, None, None, None]:
+    """Sums or means of the rows of each bag, which begins at its offset. What a backward would need is not made."""
+    width, bags = weight.shape[1], offsets.shape[0]
+    if mode > 1 or weights is not None or include_last_offset or padding >= 0 or any(b.wanted(at) for at in (1, 2, 3)):
+        raise ConversionError("bags of an embedding by maximum, with weights, a padding row or a last offset")
+    if not all(isinstance(size, int) for size in (width, bags, indices.shape[0])) or weight.dtype not in _WIDE:
+        raise ConversionError("bags of an embedding of a symbolic size, or of 16-bit floats")
+    starts = b.cast(offsets, torch.int64)
+    first = b.node("Gather", starts, b.scalar(0, torch.int64), axis=0)
+    wrong = b.node("Not", b.node("Equal", first, b.scalar(0, torch.int64)))
+    b.raise_where(wrong, "RuntimeError", "the first bag does not begin at the first index")
+    spots = b.constant(list(range(indices.shape[0])), torch.int64, [indices.shape[0], 1])
+    begun = b.cast(b.node("LessOrEqual", b.node("Unsqueeze", starts, b.ints([0])), spots), torch.int64)
+    bag = b.node("Sub", b.node("ReduceSum", begun, b.ints([1]), keepdims=1), b.scalar(1, torch.int64))
+    rows = b.node("Gather", weight, _places(b, indices, weight, 0), axis=0)
+    zeros = b.node("Expand", b.scalar(0, weight.dtype), b.ints([bags, width]))
+    total = b.node("ScatterND", zeros, bag, rows, reduction="add")
+    if mode == 1:
+        ones = b.node("Expand", b.scalar(1, weight.dtype), b.ints([indices.shape[0], 1]))
+        none = b.node("Expand", b.scalar(0, weight.dtype), b.ints([bags, 1]))
+        counts = b.node("ScatterND", none, bag, ones, reduction="add")
+        total = b.node("Div", total, b.node("Max", counts, b.scalar(1, weight.dtype)))
+    return total, None, None, None
+
+
 def _index(b: ModelBuilder, value: Value) -> Value:
     if value.dtype is torch.bool or value.dtype is torch.uint8:
         raise ConversionError("a mask as an index gives as many values as are true")
     return value if value.dtype in (torch.int32, torch.int64) else b.cast(value, torch.int64)
 
 
+_WIDE = (torch.float32, torch.float64)
 OUTSIDE = "an index is out of range"
 
 

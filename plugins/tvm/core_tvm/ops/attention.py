@@ -36,15 +36,20 @@ def flash_attention(
         scale = 1 / math.sqrt(query.shape[-1])
     kind, wide = computing(query.dtype), torch.float64
     heads, shared = query.shape[1], key.shape[1]
-    if heads != shared:
-        raise Refused("attention whose heads share keys")
+    if heads != shared and not (isinstance(heads, int) and isinstance(shared, int)):
+        raise Refused("attention over a symbolic number of heads")
+    together = 1 if heads == shared else heads // shared  # heads in a row that share keys and values
+
+    def source(head: Any) -> Any:
+        return head if together == 1 else tirx.floordiv(head, together)
+
     sizes = k.sizes([query.shape[0], heads, query.shape[2], key.shape[2]])
     raw = product(
         k,
         sizes,
         k.size(query.shape[3]),
         lambda at, s: query.at((at[0], at[1], at[2], s)),
-        lambda at, s: key.at((at[0], at[1], at[3], s)),
+        lambda at, s: key.at((at[0], source(at[1]), at[3], s)),
         query.dtype,
     )
     factor = scale
@@ -80,7 +85,7 @@ def flash_attention(
         k.sizes(k.result[0].shape),
         sizes[3],
         lambda at, s: weights.at((at[0], at[1], at[2], s)),
-        lambda at, s: value.at((at[0], at[1], s, at[3])),
+        lambda at, s: value.at((at[0], source(at[1]), s, at[3])),
         query.dtype,
     )
     logs = None

@@ -17,6 +17,7 @@ from .. import torch_compat
 from ..errors import NotTwiceDifferentiable
 from ..graph.captured import CapturedGraph
 from ..graph.functional import JointGraph
+from ..graph.hidden_cuts import HiddenStart
 from ..graph.outputs import Slot, ViewOfSlot
 from ..graph.partition import Partition, is_random, operator_name
 from .wrapper import CallState
@@ -42,7 +43,7 @@ class EagerBackward:
         joint: JointGraph,
         parts: Partition,
         state: CallState,
-        group: tuple[Sequence[int], Sequence[int], Sequence[int]] | None = None,
+        group: tuple[Sequence[int | HiddenStart], Sequence[int], Sequence[int | HiddenStart]] | None = None,
     ) -> None:
         """group: of a function for a part of the graph, the slots that it gives, the inputs that it takes, the slots
         that it takes behind them."""
@@ -57,6 +58,7 @@ class EagerBackward:
         self._saved = {v.index: at for at, v in enumerate(tensors) if v.kind == "input"}
         tensor_inputs = [item.index for item in joint.inputs if item.is_tensor]
         unsaved = [index for index in tensor_inputs if index not in self._saved]
+        self._start_slots = joint.tangent_slots
         every = range(len(joint.epilogue.slots)), range(len(joint.inputs)), ()
         self.slots, self.arguments, self.cuts = every if group is None else group
         self.wanted = [item.index for item in joint.inputs if item.is_tensor and item.requires_grad]
@@ -106,7 +108,7 @@ class EagerBackward:
         from what lies behind it: those of the results that belong to other nodes."""
         found = []
         for slot in self.cuts:
-            edge = torch.autograd.graph.get_gradient_edge(self._slot_value(slot, outputs, values, None))
+            edge = self._edge(slot, outputs, values)
 
             def kept_back(gradients: Sequence[Any], place: int = edge.output_nr) -> tuple[Any, ...]:
                 return tuple(None if at == place else gradient for at, gradient in enumerate(gradients))
@@ -149,13 +151,28 @@ class EagerBackward:
         """The tensors of the repeated run that the slots with a gradient stand for, and those gradients."""
         roots, incoming = [], []
         for slot, gradient in zip(self.slots, gradients):
-            if gradient is None or not self.epilogue.slots[slot].differentiable:
+            if gradient is None:
+                continue
+            if isinstance(slot, HiddenStart):
+                roots.append(self._edge(slot, outputs, values))
+                incoming.append(gradient)
+                continue
+            if not self.epilogue.slots[slot].differentiable:
                 continue
             root = self._slot_value(slot, outputs, values, gradient.shape)
             if root.requires_grad:
                 roots.append(root)
                 incoming.append(gradient)
         return roots, incoming
+
+    def _edge(self, slot: int | HiddenStart, outputs: Sequence[Any], values: Sequence[Any]) -> Any:
+        """The gradient edge of a slot, or of a hidden value, in the repeated run."""
+        if not isinstance(slot, HiddenStart):
+            return torch.autograd.graph.get_gradient_edge(self._slot_value(slot, outputs, values, None))
+        edge = slot.edge(self._slot_value(self._start_slots[slot.start], outputs, values, None))
+        if edge is None:
+            raise not_twice("a repeated run has another history")
+        return edge
 
     def _slot_value(self, slot: int, outputs: Sequence[Any], values: Sequence[Any], shape: Any) -> torch.Tensor:
         """shape: that of the slot, None where it is not known."""

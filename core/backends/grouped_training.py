@@ -19,6 +19,7 @@ from .. import torch_compat
 from ..graph.absent_gradients import group_backward
 from ..graph.captured import CapturedGraph
 from ..graph.functional import JointGraph
+from ..graph.hidden_cuts import HiddenStart
 from ..graph.node_groups import Groups, NodeGroup
 from ..graph.partition import Partition, is_impure
 from ..torch_compat import saved
@@ -42,14 +43,15 @@ class GroupGraph(TrainingGraph):
     ) -> None:
         super().__init__(joint, parts, state)
         self.everything = (*self.inputs, *self.slots, *self.extras)
-        numbers = {start: at for at, start in enumerate(group.starts)}
-        self.given = [joint.tangent_slots[start] for start in group.starts]
-        self.cut_slots = [joint.tangent_slots[cut] for cut in group.cuts]
-        self.takes = [*(f"i{at}" for at in group.inputs), *(f"s{at}" for at in self.cut_slots)]
-        self.gives = [f"s{slot}" for slot in self.given]
+        numbers, first = {start: at for at, start in enumerate(group.starts)}, len(joint.tangent_slots)
+        self.hidden = {_name(joint, at): groups.hidden[at - first] for at in group.starts if at >= first}
+        self.given = [_place(joint, groups, start) for start in group.starts]
+        self.cut_slots = [_place(joint, groups, cut) for cut in group.cuts]
+        self.takes = [*(f"i{at}" for at in group.inputs), *(_name(joint, cut) for cut in group.cuts)]
+        self.gives = [_name(joint, start) for start in group.starts]
         outputs = joint.outputs()
         behind = {cut: outputs[place] for cut, _, place in groups.cuts}
-        tangents = {at: self.tangents[joint.tangent_slots[start]] for start, at in numbers.items()}
+        tangents = {at: self.tangents[joint.tangent_slots[start]] for start, at in numbers.items() if start < first}
         tangents.update((at, behind[start].meta["val"]) for start, at in numbers.items() if start in behind)
         reach = groups.reach
         reached = [
@@ -73,6 +75,18 @@ class GroupGraph(TrainingGraph):
         self.backwards = Backwards(self.joint, self.parts, reached)
         self.releases = Releases(self.joint, self.parts, self.backwards)
         self.watched = Watched(joint, self.parts, [reach.keeps[start] for start in group.starts])
+
+
+def _place(joint: JointGraph, groups: Groups, start: int) -> int | HiddenStart:
+    """The slot of a start, or what is known of a hidden one."""
+    first = len(joint.tangent_slots)
+    return joint.tangent_slots[start] if start < first else groups.hidden[start - first]
+
+
+def _name(joint: JointGraph, start: int) -> str:
+    """The name of a start's value in the generated code."""
+    first = len(joint.tangent_slots)
+    return f"s{joint.tangent_slots[start]}" if start < first else f"h{start - first}"
 
 
 def group_partitions(joint: JointGraph, parts: Partition) -> list[Partition] | None:
@@ -154,6 +168,10 @@ def _function(
     code = Code("forward", ["ctx", *names("x", len(graph.takes)), "values"])
     code.line(f"{tuple_text(graph.everything)} = values")
     write_keeping(code, graph, replay)
+    for name, known in graph.hidden.items():  # for autograd alone: it has the shape, and one element
+        made = code.bind(torch.empty_strided, "empty_strided")
+        facts = f"dtype={code.bind(known.dtype, 'dtype')}, device={code.bind(known.device, 'device')}"
+        code.line(f"{name} = {made}({known.shape!r}, {(0,) * len(known.shape)!r}, {facts})")
     code.line(f"return {tuple_text(graph.gives)}")
     backward = Code("backward", ["ctx", *names("g", len(graph.gives))])
     backward.namespace["plain_backward"] = write_backward(graph, compile_backward, replay)

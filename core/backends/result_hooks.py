@@ -39,7 +39,7 @@ class _Told:
 
 def telling_slots(joint: JointGraph, starts: Iterable[int]) -> list[int]:
     """The slots among those of `starts`, which share a node, to which this applies: results as they are."""
-    starts = list(starts)
+    starts = [at for at in starts if at < len(joint.tangent_slots)]
     if len(starts) < 2:
         return []
     results = {output.index for output in joint.epilogue.outputs if isinstance(output, Slot)}

@@ -75,10 +75,11 @@ def group_backward(
         writer.copy(node)
     taken: dict[fx.Node, fx.Node] = {}
     for tangent in starts:
-        node = placeholders[saved + tangent]
         if tangent in cuts:
-            taken[outputs[cuts[tangent]]] = writer.input(f"cut_{node.name}", outputs[cuts[tangent]])
+            whole_gradient = outputs[cuts[tangent]]
+            taken[whole_gradient] = writer.input(f"cut_{whole_gradient.name}", whole_gradient)
         else:
+            node = placeholders[saved + tangent]
             writer.copy(node)
             writer.live.add(node)
     for node in placeholders[saved:]:

@@ -37,12 +37,17 @@ class Reach:
         return Reach((frozenset(range(edges)),) * starts, (frozenset(range(starts)),) * starts, (frozenset(),) * starts)
 
 
-def autograd_reach(starts: Sequence[torch.Tensor], edges: Sequence[Any], cuts: Sequence[int] = ()) -> Reach:
-    """Walk the nodes between `starts` and the gradient edges `edges`, without going behind those; nor from one start
-    behind another one that is in `cuts`."""
+def gradient_edge(start: Any) -> Any:
+    """The gradient edge of a tensor; an edge as it is."""
+    return torch.autograd.graph.get_gradient_edge(start) if isinstance(start, torch.Tensor) else start
+
+
+def autograd_reach(starts: Sequence[Any], edges: Sequence[Any], cuts: Sequence[int] = ()) -> Reach:
+    """Walk the nodes between `starts`, tensors or gradient edges, and the gradient edges `edges`, without going behind
+    those; nor from one start behind another one that is in `cuts`."""
     ends = {(edge.node, edge.output_nr): at for at, edge in enumerate(edges)}
     inputs = dict(ends)
-    roots = [torch.autograd.graph.get_gradient_edge(start) for start in starts]
+    roots = [gradient_edge(start) for start in starts]
     ends.update(((roots[cut].node, roots[cut].output_nr), len(edges) + at) for at, cut in enumerate(cuts))
     met: dict[Any, int] = {}
     reached = [0] * (len(edges) + len(cuts))

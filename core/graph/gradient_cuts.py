@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from .autograd_reach import gradient_edge
 from .node_groups import NodeGroup
 
 
@@ -17,7 +18,8 @@ class Cuts:
     The copy makes two values of one: what is added up there, and what goes on from there.
     """
 
-    def __init__(self, starts: Sequence[torch.Tensor], groups: Sequence[NodeGroup]) -> None:
+    def __init__(self, starts: Sequence[Any], groups: Sequence[NodeGroup]) -> None:
+        """starts: tensors or gradient edges."""
         self.nodes: list[fx.Node] = []
         self._starts = {cut: starts[cut] for cut in sorted({cut for group in groups for cut in group.cuts})}
         self._seen: dict[int, tuple[Any, Any]] = {}
@@ -25,7 +27,7 @@ class Cuts:
 
     def __enter__(self) -> None:
         for cut, start in self._starts.items():
-            edge = torch.autograd.graph.get_gradient_edge(start)
+            edge = gradient_edge(start)
             self._handles.append(edge.node.register_prehook(self._copying(cut, edge.output_nr)))
 
     def __exit__(self, *_: object) -> None:
@@ -35,11 +37,18 @@ class Cuts:
     def _copying(self, cut: int, place: int) -> Callable[..., Any]:
         def copying(gradients: tuple[Any, ...]) -> tuple[Any, ...]:
             whole = gradients[place]
+            if whole is None:
+                return gradients
             copied = torch.ops.aten.clone.default(whole)
             self._seen[cut] = (whole, copied)
             return (*gradients[:place], copied, *gradients[place + 1 :])
 
         return copying
+
+    @property
+    def complete(self) -> bool:
+        """Whether a gradient came by at each of them."""
+        return len(self._seen) == len(self._starts)
 
     def results(self, node_of: Callable[[Any], fx.Node | None], first: int) -> tuple[tuple[int, int, int], ...]:
         """(start, position before, position behind) of each cut, where `nodes` are results from `first` on."""

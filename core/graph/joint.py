@@ -58,9 +58,11 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
     carrying = Carrying(plain, plan, record.fake_mode, lambda fake: _tangent(record, fake))
     reach = Reach.unknown(len(starts) + len(carrying.slots), len(captured.inputs))
     groups: Groups | None = None
+    hidden: tuple[Any, ...] = ()
     if plain is None and starts:
-        reach, groups = _reach(record, plan, starts, wanted)
-    cuts = Cuts([plan.slot_fakes[at] for at in starts], groups.groups if groups is not None else ())
+        reach, groups, hidden = _reach(record, plan, starts, wanted)
+    of_groups = groups.groups if groups is not None else ()
+    cuts = Cuts([*(plan.slot_fakes[at] for at in starts), *hidden], of_groups)
     with cuts:
         calls, gradients = _run_backward(
             record,
@@ -68,6 +70,8 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
             [record.facts[at] for at in wanted] + carrying.wanted,
             [*tangents, *carrying.tangents],
         )
+    if not cuts.complete:
+        groups, cuts = None, Cuts((), ())
     starts, tangents = [*starts, *carrying.slots], [*tangents, *carrying.slot_tangents]
     placeholders = _add_tangents(functionalizer, starts, tangents)
     functionalizer.foresee(calls)
@@ -99,15 +103,16 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
 
 def _reach(
     record: AtenRecord, plan: OutputPlan, starts: Sequence[int], wanted: Sequence[int]
-) -> tuple[Reach, Groups | None]:
-    """What each start reaches and uses up, and which inputs and slots eager keeps for its gradient; and the groups."""
+) -> tuple[Reach, Groups | None, tuple[Any, ...]]:
+    """What each start reaches and uses up, and which inputs and slots eager keeps for its gradient; the groups; and the
+    edges of their hidden starts."""
     inputs = [facts for facts in (record.facts[at] for at in wanted) if facts is not None]
     edges = [facts.gradient_edge() for facts in inputs]
     fakes = [plan.slot_fakes[at] for at in starts]
-    parts, ends_between = groups_of(fakes, edges, [facts.is_leaf for facts in inputs])
-    whole, found = autograd_reach(fakes, edges), autograd_reach(fakes, edges, ends_between)
+    parting = groups_of(fakes, edges, [facts.is_leaf for facts in inputs])
+    whole, found = autograd_reach(fakes, edges), autograd_reach([*fakes, *parting.edges], edges, parting.behind)
     groups = []
-    for part in parts:
+    for part in parting.parts:
         ends = frozenset().union(*(found.inputs[start] for start in part))
         cuts = frozenset().union(*(found.cuts[start] for start in part))
         groups.append(NodeGroup(tuple(part), tuple(wanted[end] for end in sorted(ends)), tuple(sorted(cuts))))
@@ -128,7 +133,9 @@ def _reach(
             reach.alone,
         )
 
-    return placed(whole), Groups(tuple(groups), placed(found)) if groups else None
+    if not groups:
+        return placed(whole), None, ()
+    return placed(whole), Groups(tuple(groups), placed(found), hidden=parting.hidden), parting.edges
 
 
 def _open_sizes_of_masks(record: AtenRecord) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .autograd_reach import Reach, in_order
+from .hidden_cuts import HiddenStart, hidden_cuts, hidden_start
 
 
 @dataclass(frozen=True)
@@ -30,18 +31,32 @@ class NodeGroup:
 class Groups:
     """groups: those that others lead to first; reach: what each start reaches and uses up in its own group. cuts: for
     each start that another group leads to, the positions in the output of the joint graph of the whole gradient there,
-    before and behind the cut."""
+    before and behind the cut. hidden: starts that are no results of the program, numbered behind those that are."""
 
     groups: tuple[NodeGroup, ...]
     reach: Reach
     cuts: tuple[tuple[int, int, int], ...] = ()
+    hidden: tuple[HiddenStart, ...] = ()
 
 
-def groups_of(
-    starts: Sequence[torch.Tensor], edges: Sequence[Any], leaf: Sequence[bool]
-) -> tuple[list[list[int]], list[int]]:
-    """The starts of each group, those first that others are made of; empty where one node for all
-    inputs will do. And the starts at which other groups end.
+@dataclass
+class Parting:
+    """parts: the starts of each group, those first that others are made of; empty where one node for all inputs will
+    do. behind: the starts at which other groups end. hidden: further starts, with their edges."""
+
+    parts: list[list[int]]
+    behind: list[int]
+    hidden: tuple[HiddenStart, ...] = ()
+    edges: tuple[Any, ...] = ()
+
+    @staticmethod
+    def none() -> Parting:
+        """One node for all."""
+        return Parting([], [])
+
+
+def groups_of(starts: Sequence[torch.Tensor], edges: Sequence[Any], leaf: Sequence[bool]) -> Parting:
+    """The groups of the results `starts`.
 
     leaf: of each edge, whether it is a leaf's: nothing lies behind that.
     """
@@ -49,14 +64,17 @@ def groups_of(
     roots = [torch.autograd.graph.get_gradient_edge(start) for start in starts]
     keys = [(root.node, root.output_nr) for root in roots]
     if any(key in ends for key in keys):
-        return [], []
+        return Parting.none()
     cuts = {key: at for at, key in enumerate(keys) if keys.count(key) == 1 and not starts[at]._backward_hooks}
     order, below = in_order([root.node for root in roots], ends)
-    joined = _Joined()
-    for node in order:
-        for key in below[node]:
-            if key not in ends and key not in cuts:
-                joined.join(node, key[0])
+    joined = _joined(order, below, ends, cuts)
+    hidden: list[tuple[Any, HiddenStart]] = []
+    if _are_entangled(roots, order, below, ends, cuts, joined, leaf):
+        hidden = _hidden(roots, order, below, ends, cuts)
+        for at, (key, _) in enumerate(hidden, len(starts)):
+            cuts[key] = at
+            roots.append(torch.autograd.graph.GradientEdge(*key))
+        joined = _joined(order, below, ends, cuts)
     while True:
         _let_go_of_inner(order, below, cuts, joined)
         found = _parts(roots, order, below, ends, cuts, joined, leaf)
@@ -67,8 +85,49 @@ def groups_of(
     ordered = _sorted(found)
     met = frozenset().union(*(part.histories for part in found))
     if ordered is None or (len(ordered) < 2 and all(at in met for at, is_leaf in enumerate(leaf) if not is_leaf)):
-        return [], []
-    return ordered, sorted({start for part in found for start in part.behind})
+        return Parting.none()
+    behind = sorted({start for part in found for start in part.behind})
+    if any(at not in behind for at in range(len(starts), len(roots))):
+        return Parting.none()  # a cut that was let go of
+    return Parting(ordered, behind, tuple(each for _, each in hidden), tuple(roots[len(starts) :]))
+
+
+def _joined(order: Sequence[Any], below: dict[Any, list[Any]], ends: dict[Any, int], cuts: dict[Any, int]) -> _Joined:
+    """Nodes that are connected without a cut."""
+    joined = _Joined()
+    for node in order:
+        for key in below[node]:
+            if key not in ends and key not in cuts:
+                joined.join(node, key[0])
+    return joined
+
+
+def _are_entangled(
+    roots: Sequence[Any],
+    order: Sequence[Any],
+    below: dict[Any, list[Any]],
+    ends: dict[Any, int],
+    cuts: dict[Any, int],
+    joined: _Joined,
+    leaf: Sequence[bool],
+) -> bool:
+    """Whether a result lies on the way of what it is itself connected to, or parts lead to each other."""
+    if any(key in cuts and joined.of(key[0]) is joined.of(node) for node in order for key in below[node]):
+        return True
+    return _sorted(_parts(roots, order, below, ends, cuts, joined, leaf)) is None
+
+
+def _hidden(
+    roots: Sequence[Any], order: Sequence[Any], below: dict[Any, list[Any]], ends: dict[Any, int], cuts: dict[Any, int]
+) -> list[tuple[Any, HiddenStart]]:
+    """Further cuts by which such results get nodes of their own, none where that can't be."""
+    found = []
+    for key in hidden_cuts(order, below, ends, cuts) or ():
+        start = hidden_start(roots, key)
+        if start is None:
+            return []
+        found.append((key, start))
+    return found
 
 
 def _let_go_of_inner(order: Sequence[Any], below: dict[Any, list[Any]], cuts: dict[Any, int], joined: _Joined) -> None:

@@ -28,6 +28,8 @@ def note(step):
         kinds = {"a second time": "used up", "inplace operation": "used up", "not require grad": "", "leaf Variable": ""}
         found = [kind or word for word, kind in kinds.items() if word in str(error)]
         NOTES.append((type(error).__name__, found))
+        for leaf in LEAVES:  # what a backward has added up before it raises is another matter
+            leaf.grad = None
 
 
 def plain(value):  # layouts of gradients follow those that come in
@@ -84,6 +86,7 @@ class AutogradWriter:
         self.space: dict[str, Any] = {}
         self.names: list[str] = []
         self.made = 0
+        self.written = False
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -203,9 +206,11 @@ class AutogradWriter:
                 "create_graph=True, allow_unused=True)])"
             ]
         if kind == "write":
-            held = self.rng.choice(self.held)
+            held, self.written = self.rng.choice(self.held), True
             how = self.rng.choice((f"{held}.detach().mul_(0.5)", f"{held}.detach().zero_()"))
             return [f"note(lambda: ({how}, None)[1])"]
+        if kind == "hook" and self.written:  # torch dies of a hook on a view whose memory was written to since
+            kind = "clear"
         if kind == "hook":
             hook = self.rng.choice(("seen", "changed"))
             return [f"note(lambda: ({self.rng.choice(self.held)}.register_hook({hook}({a!r})), None)[1])"]

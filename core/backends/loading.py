@@ -112,6 +112,8 @@ def watched_import(name: str, distribution: str, version: str, issues: str = "")
                 remedy = f"report it at {issues}" if issues else "report it to the plugin's authors"
                 findings.append(Finding("warning", text, remedy))
                 emit(BackendReported(name, findings[-1]))
+                if change.warned:
+                    warnings.warn(f"{text}; {remedy}", stacklevel=2)
 
 
 @contextmanager

@@ -24,10 +24,11 @@ from .torch_state import torch_parts
 
 @dataclass(frozen=True)
 class Change:
-    """One part that is not what it was. restored: it was put back."""
+    """One part that is not what it was. restored: it was put back; warned: programs compute something else now."""
 
     text: str
     restored: bool
+    warned: bool = False
 
     def __str__(self) -> str:
         return self.text + ("" if self.restored else ", which can't be put back")
@@ -35,12 +36,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Part:
-    """read gives a value that is compared with ==; tell words a difference; restore is None where there is no way."""
+    """read gives a value that is compared with ==; tell words a difference; restore is None where there is no way;
+    warned: the user is warned of a change, besides the event."""
 
     name: str
     read: Callable[[], Any]
     restore: Callable[[Any], None] | None = None
     tell: Callable[[Any, Any], str] | None = None
+    warned: bool = False
 
     def difference(self, before: Any) -> str:
         """How the value differs from `before`, or an empty text."""
@@ -72,7 +75,8 @@ class Snapshot:
         for part, before in self.values:
             text = part.difference(before)
             if text:
-                found.append(Change(text, part.put_back(before)))
+                restored = part.put_back(before)
+                found.append(Change(text, restored, part.warned and not restored))
         return found
 
 

@@ -27,10 +27,11 @@ _PATCHABLE = ("", "nn.functional", "nn.Module", "Tensor", "autograd", "optim.Opt
 UNREADABLE = "unreadable"
 
 Values = tuple[str, Callable[[], Any], Callable[[Any], None] | None, Callable[[Any, Any], str] | None]
+Warned = tuple[str, Callable[[], Any], None, Callable[[Any, Any], str], bool]
 
 
-def torch_parts(torch: Any) -> Iterator[Values]:
-    """(name, read, restore, tell) of each part, the fields of process_state.Part."""
+def torch_parts(torch: Any) -> Iterator[Values | Warned]:
+    """(name, read, restore, tell) of each part, and whether it is warned of: the fields of process_state.Part."""
     from .. import torch_compat
 
     yield "torch's default dtype", torch.get_default_dtype, torch.set_default_dtype, None
@@ -56,7 +57,7 @@ def torch_parts(torch: Any) -> Iterator[Values]:
     for path in _PATCHABLE:
         owner = _attribute(torch, path)
         if owner is not UNREADABLE:
-            yield f"torch.{path}", _contents(owner), None, _replaced(f"torch.{path}".rstrip("."))
+            yield f"torch.{path}", _contents(owner), None, _replaced(f"torch.{path}".rstrip(".")), True
 
 
 def _discard(value: object) -> None:

@@ -7,7 +7,7 @@ the process with the place where it stood, in the words of faulthandler.
 from __future__ import annotations
 
 import faulthandler
-import importlib
+import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     """arguments: the backend's qualified name, the limit in seconds, and perhaps --verify."""
     name, seconds, *more = arguments
     registry = default_registry()
-    _have_torch(registry, name)
+    _have_torch()
     faulthandler.dump_traceback_later(float(seconds), exit=True)
     findings = list(_findings(registry, name, verify="--verify" in more))
     faulthandler.cancel_dump_traceback_later()
@@ -32,13 +32,9 @@ def main(arguments: Sequence[str]) -> None:
     print("\n" + json.dumps({"findings": rows}, default=str), flush=True)
 
 
-def _have_torch(registry: Registry, name: str) -> None:
-    """Import torch for a backend that says it needs it: those seconds are not the backend's."""
-    try:
-        manifest = registry.find(name).manifest
-    except CoreError:
-        return
-    if manifest is not None and "torch" in manifest.requires_import:
+def _have_torch() -> None:
+    """Import torch, if it is there: those seconds are not the backend's, and what it changes of torch's is seen."""
+    if importlib.util.find_spec("torch") is not None:
         importlib.import_module("torch")
 
 

@@ -145,3 +145,11 @@ def test_verify_tells_when_the_backend_was_not_asked(monkeypatch):
     monkeypatch.setenv("CORE_DISABLE", "1")
     code, found = verified("eager")
     assert code == 1 and found[-1][0] == "error" and "was not asked" in found[-1][1]
+
+
+def test_a_function_of_torchs_that_a_plugin_replaces_is_warned_of_and_found_by_the_doctor(site, monkeypatch):
+    monkeypatch.setattr(torch, "relu", torch.relu)  # put back afterwards
+    with pytest.warns(UserWarning, match="torch's own: torch.relu replaced; it can't be put back"):
+        load(site, "torch.relu = lambda x: x")
+    done = subprocess.run([sys.executable, "-m", "core", "doctor", "alpha"], capture_output=True, text=True)
+    assert done.returncode == 1 and "torch.relu replaced" in done.stdout, done.stdout

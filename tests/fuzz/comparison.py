@@ -23,10 +23,12 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import core
+from core.capture.as_written import AsWritten
 from core.errors import CoreError
 
 CALLS = 4
 TIMEOUT_S = 60
+WATCHED = AsWritten._watched.__code__
 FILENAME = "<random program>"
 
 ShapeEnv()  # imports much: while a program runs, that would leave circles of frames, with the program's behind them
@@ -198,6 +200,8 @@ def _places(error: BaseException) -> list[tuple[str, int]]:
     while step is not None:
         if step.tb_frame.f_code.co_filename == FILENAME:
             found.append((step.tb_frame.f_code.co_name, _line(step, error)))
+        elif step.tb_frame.f_code is WATCHED:
+            found.pop()  # a strict run stands between the replacement code and the function as written
         step = step.tb_next
     return found
 

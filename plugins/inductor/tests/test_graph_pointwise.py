@@ -207,3 +207,12 @@ def test_masks_are_read_as_bytes_so_that_loops_have_vectors():
     built = check(lambda s, m: F.softmax(s.masked_fill(m, -1e9), -1), scores, mask, kernels=1, externs=0)
     assert "const unsigned char *__restrict__" in built.program.cpp_source
     assert "const bool *" not in built.program.cpp_source
+
+
+def test_remainders_of_many_floats_are_eagers_kernels_and_of_few_are_fused():
+    def f(x, y):
+        return x % y, torch.fmod(x, y), x // y
+
+    many, few = (randn(64, 64) * 9, randn(64, 64)), (randn(8, 8) * 9, randn(8, 8))
+    check(f, *many, kernels=0, externs=3)
+    check(f, *few, kernels=1, externs=0)

@@ -121,3 +121,22 @@ def test_the_error_function_beside_one_is_as_near_as_eagers():
     assert torch.equal(got[~ordinary].nan_to_num(7.0), exact[~ordinary].float().nan_to_num(7.0))
     ours, theirs = ((v.double() - exact)[ordinary].abs().max() for v in (got, eager))
     assert ours <= theirs
+
+
+def test_the_shares_of_a_softmax_come_from_the_short_exponential():
+    x = torch.cat([sweep(-200, 0, 4000), torch.tensor([0.0, -math.inf, -104.0, -87.5, -88.0])]).reshape(-1, 89)
+    program = compiled(lambda x: F.softmax(x, -1), x)
+    (got,) = program.call(x)
+    assert "exp_beside_one_f(" in program.program.cpp_source
+    exact = F.softmax(x.double(), -1)
+    assert ((got.double() - exact).abs() <= 3e-7 * exact + 1e-37).all()
+    assert (got[x == -math.inf] == 0).all()
+
+
+def test_silu_of_numbers_of_any_size_is_as_near_as_eagers():
+    x = torch.cat([sweep(-100, 100), both(powers(-40, 6)), torch.tensor([-88.6, -88.8, 0.0, -0.0, math.nan])])
+    program = compiled(lambda x: F.silu(x), x)
+    (got,) = program.call(x)
+    assert "exp_and_one_f(" in program.program.cpp_source
+    exact = F.silu(x.double()).float()
+    assert torch.allclose(got, exact, rtol=4e-7, atol=1e-36, equal_nan=True)

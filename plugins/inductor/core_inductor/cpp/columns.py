@@ -9,9 +9,8 @@ from __future__ import annotations
 from ..sched.kernel import ROW
 from .context import KernelPrinter, expr_atom
 from .evaluate import needed, vectorisable
-from .halves import HalfRows
 from .ops import C_TYPES
-from .walks import Walks, column_body, walk_order
+from .walks import Walks, column_body, walk_order, walked_halves
 
 LANES = 64
 """Neighbouring rows of one block: 4 lines of cache in float32, few enough for accumulators to stay in L1."""
@@ -112,8 +111,7 @@ def _walk(printer: KernelPrinter, walks: Walks, walk: int, lanes: _Lanes, arrays
     _declare(printer, [*variables, *totals])
 
     def body() -> None:
-        stores = walks.stores[walk] if vector else ()
-        halves = HalfRows(printer, kernel.rows[-1], order if vector else (), stores)
+        halves = walked_halves(printer, walks, walk, kernel.rows[-1], order if vector else ())
         with halves.converted("block", "block_end", LANES), lanes.loop(vector):
             column_body(printer, walks, walk, {**names, **halves.names()}, order, accumulators)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir import expr
+from ..ir.dtypes import HALF
 from ..ir.expr import Index
 from ..ir.nodes import Node
 from ..sched.kernel import Kernel, Store, Value, size_of
@@ -43,6 +44,7 @@ class KernelPrinter:
         self.source = Source()
         self.parallel = False
         self.halves: HalfRows | None = None
+        self.turned: dict[int, str] = {}
         self.pointers: dict[Node, str] = {}
         for k, node in enumerate(signature.inputs):
             self.pointers[node] = f"in{k}"
@@ -90,9 +92,24 @@ class KernelPrinter:
         if element:
             self.source.line(f"{element} = {names[store.value]};")
             return
-        value = self.expressions.store(names[store.value], store.buffer.dtype)
+        value = self._copied(store, names) or self.expressions.store(names[store.value], store.buffer.dtype)
         offset = self.body.index(store.offset, names)
         self.source.line(f"{self.pointers[store.buffer]}[{offset}] = {value};")
+
+    def copies(self, store: Store) -> bool:
+        """Whether a store of a 16-bit float writes just what a load reads, so that nothing has to be converted."""
+        value = self.kernel.values[store.value]
+        if value.name != "load" or store.buffer.dtype not in HALF:
+            return False
+        node = value.attr[0]
+        return node.dtype == store.buffer.dtype and node not in self.signature.in_place
+
+    def _copied(self, store: Store, names: Mapping[int, str]) -> str | None:
+        if not self.copies(store):
+            return None
+        value = self.kernel.values[store.value]
+        node, offset = value.attr
+        return self.turned.get(store.value) or f"{self.pointers[node]}[{self.body.index(offset, names, value.args)}]"
 
     def work(self) -> int:
         """A guess of the kernel's operations in the example."""

@@ -32,9 +32,19 @@ SHORTEST = 32
 
 
 class HalfRows:
-    """The 16-bit buffers that a loop walks: `loads` are positions of values, `stores` those of the loop's stores."""
+    """The 16-bit buffers that a loop walks: `loads` are positions of values, `stores` some of the loop's.
 
-    def __init__(self, printer: KernelPrinter, variable: Index, order: Sequence[int], stores: Sequence[Store]) -> None:
+    roots: what the loop folds or saves, beside what it stores.
+    """
+
+    def __init__(
+        self,
+        printer: KernelPrinter,
+        variable: Index,
+        order: Sequence[int],
+        stores: Sequence[Store],
+        roots: Sequence[int] = (),
+    ) -> None:
         self.printer = printer
         (((self.atom,), _),) = variable.terms.items()  # type: ignore[union-attr]
         self.loads: list[int] = []
@@ -43,8 +53,10 @@ class HalfRows:
         if expr.hint(size_of(variable)) < SHORTEST:
             return
         values = printer.kernel.values
-        self.loads = [k for k in order if self._walks_load(values[k])]
-        self.stores = [s for s in stores if s.buffer.dtype == CONVERTED and self._walks(s.offset)]
+        computed = [s for s in stores if not printer.copies(s)]
+        used = {a for k in order for a in values[k].args} | {s.value for s in computed} | {*roots}
+        self.loads = [k for k in order if k in used and self._walks_load(values[k])]
+        self.stores = [s for s in computed if s.buffer.dtype == CONVERTED and self._walks(s.offset)]
         if len(self.loads) + len(self.stores) > MOST:
             self.loads, self.stores = [], []
 

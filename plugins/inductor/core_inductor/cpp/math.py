@@ -216,7 +216,42 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     return x < -1.0f || x != x ? __builtin_nanf("") : v;
 }""",
     ),
-    "sigmoid_f": (("exp_f",), "float sigmoid_f(float x) { return 1.0f / (1.0f + exp_f(-x)); }"),
+    # exp(x) of x <= 0 where what lies below 2^-126 may be 0, as beside the 1 of a softmax: n + 127 is the exponent of
+    # 2^n, and 0 from x = -88 down makes 0 of it. Half the operations of exp_f.
+    "exp_beside_one_f": (
+        ("exp_times",),
+        """float exp_beside_one_f(float x) {
+    float c = x < -88.0f ? -88.0f : x;
+    return exp_times(c, 12583039.0f);
+}""",
+    ),
+    # 1 + exp(x), from half the power, which never overflows.
+    "exp_and_one_f": (
+        ("exp_times",),
+        """float exp_and_one_f(float x) {
+    float c = x > 89.0f ? 89.0f : x;
+    c = c < -87.0f ? -87.0f : c;
+    return __builtin_fmaf(exp_times(c, 12583038.0f), 2.0f, 1.0f);
+}""",
+    ),
+    # exp(c) * 2^(shift - 1.5 * 2^23 - 127), the polynomial of exp_f.
+    "exp_times": (
+        ("bits_of", "float_of"),
+        """float exp_times(float c, float shift) {
+    float shifted = __builtin_fmaf(c, 1.44269504f, shift);
+    float n = shifted - shift;
+    float r = __builtin_fmaf(n, -0.693145752f, c);
+    r = __builtin_fmaf(n, -1.42860677e-06f, r);
+    float p = 0.0013926926614021907f;
+    p = __builtin_fmaf(p, r, 0.008363773874405574f);
+    p = __builtin_fmaf(p, r, 0.04166655011030512f);
+    p = __builtin_fmaf(p, r, 0.16666573381900845f);
+    p = __builtin_fmaf(p, r, 0.5f);
+    p = 1.0f + __builtin_fmaf(p * r, r, r);
+    return p * float_of((int)((unsigned)bits_of(shifted) << 23));
+}""",
+    ),
+    "sigmoid_f": (("exp_and_one_f",), "float sigmoid_f(float x) { return 1.0f / exp_and_one_f(-x); }"),
     # tanh(x) = x + x^3 P(x^2) below 0.9, fit 6e-9 of x^3; 1 - 2 / (exp(2x) + 1) above.
     "tanh_f": (
         ("exp_f",),
@@ -310,6 +345,31 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     for (int k = 0; k < 4; ++k) {
         *(u8 *)(d + k * target_stride) = __builtin_shuffle(u[k], u[k + 4], (v8){0, 1, 2, 3, 8, 9, 10, 11});
         *(u8 *)(d + (k + 4) * target_stride) = __builtin_shuffle(u[k], u[k + 4], (v8){4, 5, 6, 7, 12, 13, 14, 15});
+    }
+}""",
+    ),
+    # The same of 2-byte elements: pairs, quads, halves of registers of 16 bytes.
+    "turn8_short": (
+        (),
+        """void turn8_short(const void *source, long source_stride, void *target, long target_stride) {
+    typedef unsigned short v8 __attribute__((vector_size(16)));
+    typedef unsigned short u8 __attribute__((vector_size(16), aligned(2), may_alias));
+    const unsigned short *s = (const unsigned short *)source;
+    unsigned short *d = (unsigned short *)target;
+    v8 r[8], t[8];
+    for (int k = 0; k < 8; ++k) r[k] = *(const u8 *)(s + k * source_stride);
+    for (int k = 0; k < 4; ++k) {
+        t[2 * k] = __builtin_shuffle(r[2 * k], r[2 * k + 1], (v8){0, 8, 1, 9, 2, 10, 3, 11});
+        t[2 * k + 1] = __builtin_shuffle(r[2 * k], r[2 * k + 1], (v8){4, 12, 5, 13, 6, 14, 7, 15});
+    }
+    for (int h = 0; h < 8; h += 4)
+        for (int k = 0; k < 2; ++k) {
+            r[h + 2 * k] = __builtin_shuffle(t[h + k], t[h + 2 + k], (v8){0, 1, 8, 9, 2, 3, 10, 11});
+            r[h + 2 * k + 1] = __builtin_shuffle(t[h + k], t[h + 2 + k], (v8){4, 5, 12, 13, 6, 7, 14, 15});
+        }
+    for (int k = 0; k < 4; ++k) {
+        *(u8 *)(d + 2 * k * target_stride) = __builtin_shuffle(r[k], r[k + 4], (v8){0, 1, 2, 3, 8, 9, 10, 11});
+        *(u8 *)(d + (2 * k + 1) * target_stride) = __builtin_shuffle(r[k], r[k + 4], (v8){4, 5, 6, 7, 12, 13, 14, 15});
     }
 }""",
     ),

@@ -17,7 +17,7 @@ def _horner(variable: str, *coefficients: float) -> str:
     return "\n".join([*lines, *(f"    p = __builtin_fma(p, {variable}, {c!r});" for c in rest)])
 
 
-NAMES: Sequence[str] = ("exp", "expm1", "log", "sigmoid", "tanh", "erf")
+NAMES: Sequence[str] = ("exp", "expm1", "log", "sigmoid", "tanh", "erf", "exp_and_one")
 """Functions with a form here, NAME_d."""
 
 FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -111,6 +111,7 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     return x < 0.0 || x != x ? __builtin_nan("") : value;
 }}""",
     ),
+    "exp_and_one_d": (("exp_d",), "double exp_and_one_d(double x) { return exp_d(x) + 1.0; }"),
     "sigmoid_d": (("exp_d",), "double sigmoid_d(double x) { return 1.0 / (1.0 + exp_d(-x)); }"),
     # tanh(x) = x + x^3 P(x^2) below 0.625, fit 1e-17 of x^3; 1 - 2 / (exp(2x) + 1) above.
     "tanh_d": (

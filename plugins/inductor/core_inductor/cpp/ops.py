@@ -29,10 +29,17 @@ MEMORY_TYPES = {**C_TYPES, "bool": "unsigned char", "bfloat16": "unsigned short"
 
 UNSIGNED = {"int64": "unsigned long", "int32": "unsigned", "int16": "unsigned", "int8": "unsigned", "uint8": "unsigned"}
 
-VECTOR_FUNCTIONS = frozenset("exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf erf_beside_one".split())
+VECTOR_FUNCTIONS = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf erf_beside_one exp_beside_one exp_and_one".split()
+)
 """Functions with a branch-free float32 form in math.py."""
 
-DOUBLE_FORMS = {**{name: f"{name}_d" for name in math_double.NAMES}, "log": "log_wide", "erf_beside_one": "erf_d"}
+DOUBLE_FORMS = {
+    **{name: f"{name}_d" for name in math_double.NAMES},
+    "log": "log_wide",
+    "erf_beside_one": "erf_d",
+    "exp_beside_one": "exp_d",
+}
 """The forms of those that have one in float64; the others are libm's."""
 
 SCALAR_FUNCTIONS = frozenset(

@@ -19,6 +19,8 @@ from .ops import MEMORY_TYPES
 
 ACROSS = 16
 ALONG = 64
+TURNED_BYTES = {2: "turn8_short", 4: "turn8"}
+"""Functions that turn a block of 8x8 elements over in registers, by the bytes of an element."""
 """Tile extents: one line of the operand across, four lines of the result along."""
 
 
@@ -92,6 +94,7 @@ def _tile(printer: KernelPrinter, tile: Tile, across: Index, along: Index) -> No
         source.line(f"{MEMORY_TYPES[node.dtype]} turned{k}[{ACROSS}][{ALONG}];")
         _copy(printer, k, across, along)
         names[k] = printer.expressions.load(f"turned{k}[{a} - across]", f"{b} - along", node.dtype)
+        printer.turned[k] = f"turned{k}[{a} - across][{b} - along]"
     order = needed(kernel, [s.value for s in kernel.stores], lambda k: k in names)
     with source.loop(a, "across", "across_end"):
         vector = vectorisable(kernel, order)
@@ -115,15 +118,16 @@ def _copy(printer: KernelPrinter, k: int, across: Index, along: Index) -> None:
         with source.loop(a.name, begin, "across_end"):
             source.line(f"{target} = {element};")
 
-    if ITEM_BYTES[node.dtype] != 4:
+    if ITEM_BYTES[node.dtype] not in TURNED_BYTES:
         with source.loop(b.name, "along", "along_end"):
             elements("across")
         return
     split = expr.affine(offset, [b])
     assert split is not None
     stride = printer.body.index(split[0][0], {})
+    turn = TURNED_BYTES[ITEM_BYTES[node.dtype]]
     with source.loop(b.name, "along", "along_blocks", "8"):
         with source.loop(a.name, "across", "across_blocks", "8"):
-            source.line(printer.expressions.call("turn8", f"&{element}", stride, f"&{target}", str(ALONG)) + ";")
+            source.line(printer.expressions.call(turn, f"&{element}", stride, f"&{target}", str(ALONG)) + ";")
     with source.loop(b.name, "along", "along_end"):
         elements(f"{b.name} < along_blocks ? across_blocks : across")

@@ -7,9 +7,11 @@ kept in a scratch row on the stack. Kernels with few rows and long columns share
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from ..ir import expr
+from ..ir.expr import Index
 from ..sched.kernel import COLUMN, ROW, size_of
 from .context import KernelPrinter, expr_atom
 from .evaluate import needed, vectorisable
@@ -207,7 +209,7 @@ def print_walk(
 
     def innermost(begin: str, end: str) -> None:
         declare(source, [v for a in accumulators.values() for v in a.variables()])
-        halves = HalfRows(printer, cols[-1], order if vector else (), walks.stores[walk] if vector else ())
+        halves = walked_halves(printer, walks, walk, cols[-1], order if vector else ())
         loop = halves.loop if halves else partial(source.loop, expr_atom(cols[-1]).name)
         with loop(begin, end, pragma=pragma):
             column_body(printer, walks, walk, {**local, **halves.names()}, order, accumulators)
@@ -236,6 +238,12 @@ def print_walk(
             source.line(f"const {C_TYPES[kernel.values[f].dtype]} v{f} = {a.result(total=runs)};")
             names[f] = f"v{f}"
     return accumulators
+
+
+def walked_halves(printer: KernelPrinter, walks: Walks, walk: int, variable: Index, order: Sequence[int]) -> HalfRows:
+    """The rows of 16-bit floats of a walk's innermost loop; of no order, none."""
+    roots = [a for f in walks.folds[walk] for a in walks.kernel.values[f].args] + walks.saves(walk)
+    return HalfRows(printer, variable, order, walks.stores[walk] if order else (), roots)
 
 
 def declare(source: Source, variables: list) -> None:

@@ -133,7 +133,7 @@ def _gelu_tanh_grad(f: Formula, grad: int, x: int) -> int:
 @lowers("silu")
 def silu(lowering: Any, node: fx.Node, x: View) -> Any:
     """x / (1 + exp(-x))."""
-    return activation(lowering, node, lambda f, a: f.div(a, f.add(f.op("exp", f.op("neg", a)), 1.0)), x)
+    return activation(lowering, node, lambda f, a: f.div(a, f.op("exp_and_one", f.op("neg", a))), x)
 
 
 @lowers("silu_backward")

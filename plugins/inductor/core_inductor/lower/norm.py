@@ -67,12 +67,17 @@ def softmax(lowering: Any, node: fx.Node, x: View, dim: int, half_to_float: Any 
         return body.op("sub", a, m)
 
     def exponential(body: BodyBuilder, a: int, m: int) -> int:
-        return body.op("exp", shifted(body, a, m))
+        return body.op("exp_beside_one", shifted(body, a, m))
 
     powers = mapped(lowering, node, x.sizes, dtype, exponential, x, largest)
     total = row_sum(lowering, node, powers, [dim], dtype)
     if name == "aten::_softmax":
-        return stored(lowering, node, fake, dtype, lambda body, e, s: body.op("div", e, s), powers, total)
+
+        def inverse(body: BodyBuilder, s: int) -> int:
+            return body.op("div", body.const(1.0, dtype), s)
+
+        share = mapped(lowering, node, total.sizes, dtype, inverse, total)
+        return stored(lowering, node, fake, dtype, lambda body, e, s: body.op("mul", e, s), powers, share)
 
     def logarithm(body: BodyBuilder, a: int, m: int, s: int) -> int:
         return body.op("sub", shifted(body, a, m), body.op("log", s))

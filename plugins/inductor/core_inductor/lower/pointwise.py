@@ -98,8 +98,10 @@ SAME_UNARY = "neg abs floor ceil trunc round sign".split()
 """Overloads whose result has the input's type; on integers floor, ceil, trunc and round do nothing."""
 
 
-ONE_BY_ONE = frozenset("sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma pow atan2 hypot".split())
-"""Functions that generated code calls for one element after the other, where eager has vectors."""
+ONE_BY_ONE = frozenset(
+    "sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma pow atan2 hypot fmod remainder floordiv".split()
+)
+"""Functions of floats that generated code calls for one element after the other, where eager has vectors."""
 
 FEW = 1024
 """Elements up to which one by one takes no longer than another call: some 5 us."""
@@ -262,6 +264,8 @@ def div_mode(lowering: Any, node: fx.Node, x: Any, y: Any, rounding_mode: str | 
     if not _safe_divisor(dtype, y) or dtype in HALF:  # whose quotients eager rounds in between
         return NotImplemented
     name = "floordiv" if rounding_mode == "floor" else "truncdiv"
+    if dtype in FLOATING and _in_vectors(lowering, node, name):
+        return NotImplemented
     return elementwise(lowering, node, lambda body, a, b: body.op(name, a, b), (x, y))
 
 
@@ -273,7 +277,8 @@ def floor_divide(lowering: Any, node: fx.Node, x: Any, y: Any) -> Any:
 
 def _modulus(name: str) -> Callable[..., Any]:
     def lower(lowering: Any, node: fx.Node, x: Any, y: Any) -> Any:
-        if not _safe_divisor(dtype_name(node.meta["val"].dtype), y):
+        dtype = dtype_name(node.meta["val"].dtype)
+        if not _safe_divisor(dtype, y) or dtype in FLOATING and _in_vectors(lowering, node, name):
             return NotImplemented
         return elementwise(lowering, node, lambda body, a, b: body.op(name, a, b), (x, y))
 

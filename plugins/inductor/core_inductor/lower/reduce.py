@@ -15,7 +15,7 @@ from ..ir import expr
 from ..ir.body import BodyBuilder
 from ..ir.dtypes import FLOATING, HALF, compute_type
 from ..ir.expr import Index
-from ..ir.nodes import ExternResult, Input, View, loop_vars
+from ..ir.nodes import View, loop_vars
 from ..ir.symbols import may_be_zero
 from .pointwise import operand
 from .promotion import dtype_name
@@ -145,26 +145,48 @@ lowers("amax", "max")(_extreme("amax"))
 lowers("amin", "min")(_extreme("amin"))
 
 
-FEW = 4096
-"""Elements up to which a position is found here in no more time than another call takes."""
+def _positions(lowering: Any, node: fx.Node, x: View, dims: Sequence[int], kind: str, keepdim: bool) -> View:
+    """Where an extreme first stands among the elements folded: the smallest position of an element equal to it.
 
-
-def _lies_in_rows(x: View, dims: Sequence[int]) -> bool:
-    """Whether positions in rows of a tensor in memory are asked for, which eager's kernel finds in vectors."""
+    Both folds are plain ones, which have vectors; where a NaN is the extreme, so is any NaN.
+    """
+    compute = "uint8" if x.dtype == "bool" else compute_type(x.dtype)
+    if lowering.device != "cpu":
+        return fold(lowering, node, x, dims, f"arg{kind[1:]}", "int64", keepdim=keepdim, compute=compute)
+    best = fold(lowering, node, x, dims, kind, compute, keepdim=True, compute=compute)
     rank = len(x.sizes)
-    if not isinstance(x.node, (Input, ExternResult)) or not x.is_whole or not rank or x.node.strides[-1] != 1:
-        return False
-    return (rank - 1) in {d % rank for d in dims} and expr.hint(expr.product(x.sizes)) > FEW
+    chosen = sorted({d % rank for d in dims}) if rank else []
+    count = count_of(x, dims)
+    narrow = "int32" if isinstance(count, int) and count < 2**31 - 1 else "int64"
+    nowhere = 2**31 - 1 if narrow == "int32" else 2**63 - 1
+
+    def prepare(body: BodyBuilder, value: int, index: tuple[Index, ...]) -> int:
+        at = tuple(0 if k in chosen else i for k, i in enumerate(index))
+        value = body.widen(value, compute)
+        found = body.compare("eq", value, body.load_view(best, at))
+        if compute in FLOATING:
+            found = body.op("bitwise_or", found, body.compare("ne", value, value))
+        position = expr.linear([index[d] for d in chosen], expr.row_major([x.sizes[d] for d in chosen]))
+        return body.where(found, body.widen(body.index(position), narrow), body.const(nowhere, narrow))
+
+    first = fold(lowering, node, x, dims, "amin", narrow, keepdim=keepdim, compute=narrow, prepare=prepare)
+    return first if narrow == "int64" else _widened(lowering, node, first)
+
+
+def _widened(lowering: Any, node: fx.Node, x: View) -> View:
+    def build(body: BodyBuilder, variables: tuple[Index, ...]) -> int:
+        return body.widen(body.load_view(x, variables), "int64")
+
+    return lowering.pointwise_of(x.sizes, "int64", build, origin=node)
 
 
 def _extreme_and_position(kind: str) -> Any:
     def lower(lowering: Any, node: fx.Node, x: View, dim: int, keepdim: bool = False) -> Any:
-        if may_be_zero(count_of(x, [dim])) or _lies_in_rows(x, [dim]):
+        if may_be_zero(count_of(x, [dim])):
             return NotImplemented
         compute = "uint8" if x.dtype == "bool" else compute_type(x.dtype)
         values = fold(lowering, node, x, [dim], kind, x.dtype, keepdim=keepdim, compute=compute)
-        positions = fold(lowering, node, x, [dim], f"arg{kind[1:]}", "int64", keepdim=keepdim, compute=compute)
-        return values, positions
+        return values, _positions(lowering, node, x, [dim], kind, keepdim)
 
     return lower
 
@@ -175,17 +197,16 @@ lowers("min.dim")(_extreme_and_position("amin"))
 
 def _position(kind: str) -> Any:
     def lower(lowering: Any, node: fx.Node, x: View, dim: Any = None, keepdim: bool = False) -> Any:
-        compute = "uint8" if x.dtype == "bool" else compute_type(x.dtype)
         dims = reduced_dims(x, dim)
-        if (dim is None and keepdim) or may_be_zero(count_of(x, dims)) or _lies_in_rows(x, dims):
+        if (dim is None and keepdim) or may_be_zero(count_of(x, dims)):
             return NotImplemented
-        return fold(lowering, node, x, reduced_dims(x, dim), kind, "int64", keepdim=keepdim, compute=compute)
+        return _positions(lowering, node, x, dims, kind, keepdim)
 
     return lower
 
 
-lowers("argmax")(_position("argmax"))
-lowers("argmin")(_position("argmin"))
+lowers("argmax")(_position("amax"))
+lowers("argmin")(_position("amin"))
 
 
 def _truth(kind: str) -> Any:

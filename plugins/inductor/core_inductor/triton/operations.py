@@ -58,6 +58,8 @@ CALLS = {
     "cos": "tl.cos",
     "erf": "tl.erf",
     "erf_beside_one": "tl.erf",
+    "exp_beside_one": "tl.exp",
+    "exp_and_one": "exp_and_one",
     "floor": "tl.floor",
     "ceil": "tl.ceil",
     "where": "tl.where",
@@ -191,9 +193,13 @@ def sign(x):
 
 
 @triton.jit
+def exp_and_one(x):
+    return tl.full((), 1.0, x.dtype) + tl.exp(x)
+
+
+@triton.jit
 def sigmoid(x):
-    one = tl.full((), 1.0, x.dtype)
-    return one / (one + tl.exp(-x))
+    return tl.full((), 1.0, x.dtype) / exp_and_one(-x)
 
 
 @triton.jit

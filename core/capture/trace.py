@@ -44,6 +44,7 @@ class Trace:
     known: dict[int, VariableTracker] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)  # objects whose ids are keys of `known`
     exceptions: list[VariableTracker] = field(default_factory=list)  # being handled, innermost last
+    constants: dict[int, VariableTracker] = field(default_factory=dict)  # tuples among those of traced code, by id
     inlined: set[types.CodeType] = field(default_factory=set)
     numbers: dict[str, VariableTracker] = field(default_factory=dict)  # symbolic numbers by the name of their source
     unreal: dict[int, int] = field(default_factory=dict)  # ids of what exists only while tracing: the step that made it
@@ -128,6 +129,6 @@ class Trace:
             self.before_graph,
         ):
             held.clear()
-        for table in (self.references, self.proxies):
+        for table in (self.references, self.proxies, self.constants):
             table.clear()
         self.side_effects.release()

@@ -291,3 +291,23 @@ def test_a_sort_that_raises_leaves_the_list_as_far_as_it_came(reverse, key):
     for given in ([3, 1, "a", 2], [5, 4, 3, None, 1], [2, 1, 3], ["b", "a", 1], list(range(40, 0, -1)) + ["z", 3]):
         ours, theirs = list(given), list(given)
         assert same(fast(torch.ones(2), ours), fn(torch.ones(2), theirs)) and ours == theirs
+
+
+def test_a_tuple_among_the_codes_constants_is_one_object_in_every_call():
+    kept = []
+
+    def program(x, k):
+        pairs = sorted([(2, "b"), (k, "a"), (1, "c")], key=lambda pair: -pair[0])
+        kept.append(pairs)
+        again = [(3,) for _ in range(2)]
+        return x + 1, again[0] is again[1], ((4, 5), pairs)
+
+    compiled = core.compile(program, backend="eager", fullgraph=True)
+    for fn in (program, compiled):
+        kept.clear()
+        first, second = fn(torch.ones(2), 0), fn(torch.ones(2), 1)
+        assert first[1] and second[1]
+        assert first[2][0] is second[2][0]
+        fixed = [[pair for pair in pairs if pair[1] != "a"] for pairs in kept]
+        assert [one is other for one, other in zip(*fixed)] == [True, True]
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (2, 0)

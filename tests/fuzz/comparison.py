@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dis
+import enum
 import gc
 import io
 import itertools
@@ -88,6 +89,8 @@ class Describer:
         self.alive: list[Any] = []
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
+        if isinstance(value, enum.Enum):
+            return (type(value).__qualname__, value.name)
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device)):
             return (type(value).__name__, _plain(value))
         if isinstance(value, type):

@@ -3,9 +3,10 @@
     python tests/fuzz/shards.py --programs 10000 --shards 4 --shard 0 [--backend inductor] [--grammar tensors|autograd] [--dynamic]
         [--compile '{"fallback": ["aot_eager"], "options": {"training": true}}'] [--state DIR] [--fresh]
 
-There are four grammars: "python", programs that use the language, "tensors", straight lines of operations, "functions",
+There are five grammars: "python", programs that use the language, "habits", such programs with more of what people
+write (classes of all sorts, generators that are sent to, patterns, texts), "tensors", straight lines of operations, "functions",
 such lines of rarer functions and arguments, and "autograd", straight lines whose callers take gradients in many ways; of
-all but the first compilers are not asked what they leave open (see compare). Seeds are dealt to the shards in turn. The state of a shard
+all but the first two compilers are not asked what they leave open (see compare). Seeds are dealt to the shards in turn. The state of a shard
 is a JSON file: the next seed, the totals, and the seeds whose programs differ; a run takes up where the file ends, and a
 process that died is seen as a crash of the seed it was at. A difference prints a minimised script. The exit status is 1
 when anything differs, or when less was captured than FLOORS say.
@@ -32,6 +33,7 @@ os.environ.setdefault("CORE_STRICT", "1")
 import torch
 from autograd_programs import make_autograd_program
 from comparison import Hangs, Outcome, compare
+from habits import make_habit_program
 from minimise import minimised
 from programs import Program, make_program
 from tensor_programs import make_function_program, make_tensor_program
@@ -41,10 +43,12 @@ from tensor_programs import make_function_program, make_tensor_program
 FLOORS = {"captured": 0.85, "whole": 0.65, "whole where no break is meant": 0.72, "operations": 20.0}
 GRAMMARS: dict[str, Callable[[int], Program]] = {
     "python": make_program,
+    "habits": make_habit_program,
     "tensors": make_tensor_program,
     "functions": make_function_program,
     "autograd": make_autograd_program,
 }
+OF_THE_LANGUAGE = ("python", "habits")
 REFUSALS = ("Refused", "RecorderRefused")
 FOOTER = """
 
@@ -102,7 +106,7 @@ def run_seed(
     program = GRAMMARS[grammar](seed)
     try:
         outcome, refused = _compared(
-            program.text, backend, compiler=compiler, dynamic=dynamic, loose=grammar != "python", **options
+            program.text, backend, compiler=compiler, dynamic=dynamic, loose=grammar not in OF_THE_LANGUAGE, **options
         )
     except Hangs as error:
         totals.differing.setdefault("hangs", []).append(seed)
@@ -152,7 +156,7 @@ def script(
 ) -> str:
     """The minimised program of a seed that differs, as a script to run at the root of the repository."""
     text = GRAMMARS[grammar](seed).text
-    how = {"dynamic": dynamic, "loose": grammar != "python", **options}
+    how = {"dynamic": dynamic, "loose": grammar not in OF_THE_LANGUAGE, **options}
     first = _compared(text, backend, **how)[0].difference
     if first is None:
         return text

@@ -9,8 +9,12 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
+from unittest import mock
 
 import comparison
+import expressions
+import habit_forms
+import habits
 import hypothesis
 import hypothesis.strategies as st
 import minimise
@@ -161,3 +165,21 @@ def test_every_seed_gives_a_program_that_compiles_and_is_the_same_each_time(seed
     compile(program.text, "<random program>", "exec")
     assert program.text == programs.make_program(seed).text
     assert torch.is_grad_enabled()
+
+
+def test_programs_of_habits_do_compiled_what_they_do_in_eager(tmp_path):
+    found = []
+    totals = shards.run_shard(tmp_path / "state.json", SEEDS, BACKEND, report=found.append, grammar="habits")
+    assert not totals.differing, "\n".join(found)
+    assert totals.counts["programs"] == len(SEEDS)
+
+
+def test_each_habit_is_text_that_python_reads():
+    for at in range(len(habit_forms.FORMS)):
+        writer = habits.HabitWriter(at)
+        writer.classes, writer.globals = {}, {}
+        form = habit_forms.FORMS[at]
+        with mock.patch.object(habits, "FORMS", [form]):
+            lines = writer.habit(expressions.Scope({}, "3"))
+        compile("\n".join(lines), "<form>", "exec")
+        assert "@" not in "".join(lines).replace("@tagged", "") or "matmul" in form[0]

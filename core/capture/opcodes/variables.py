@@ -41,7 +41,16 @@ class VariableOpcodes(Host):
         self.stack[-1], self.stack[-depth] = self.stack[-depth], self.stack[-1]
 
     def LOAD_CONST(self, instruction: Any) -> None:
-        self.push(self.constant(instruction.argval))
+        value = instruction.argval
+        self.push(self._constant_tuple(value) if type(value) is tuple else self.constant(value))
+
+    def _constant_tuple(self, value: Any) -> Any:
+        """A tuple among the code's constants, which is one object in every call."""
+        known = self.trace.constants.get(id(value))
+        if known is None:
+            known = self.trace.constants[id(value)] = self.constant(value).standing_for(value)
+            known.held = True
+        return known
 
     # -- locals ----------------------------------------------------------------------------------------------------
 

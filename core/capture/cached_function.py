@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import Unsupported
+from ..guards.source import CallSource, ConstSource
 from ..variables.base import KnownVariable, VariableTracker
 from ..variables.function import MethodVariable
 from .special_calls import defer_call
@@ -14,9 +15,35 @@ from .special_calls import defer_call
 VT = VariableTracker
 
 
+class Asked:
+    """A call with known arguments, as a function of what is called. Equal where the cache may take one for the other
+    and no more: by types and values."""
+
+    __name__ = "called"
+
+    def __init__(self, values: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self.values = values
+        self.keywords = keywords
+
+    def parts(self) -> tuple[Any, ...]:
+        return (*self.values, *self.keywords.values())
+
+    def __call__(self, fn: Any) -> Any:
+        return fn(*self.values, **self.keywords)
+
+    def _content(self) -> tuple[Any, ...]:
+        return (tuple(map(type, self.parts())), self.values, tuple(self.keywords.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Asked and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+
 class CachedFunctionVariable(KnownVariable):
-    """The wrapper that keeps results. With known arguments it is called for real while tracing: eager would call the
-    function once and then use the kept result, and so does the compiled code.
+    """The wrapper that keeps results. With known arguments it is called for real while tracing, and again by the guards
+    of each call: as in eager, the function runs once more when the cache was cleared or has let go of the result.
     """
 
     kind = "cached_function"
@@ -40,13 +67,16 @@ class CachedFunctionVariable(KnownVariable):
                 f"{self.value.__qualname__}() keeps results by arguments that only a run can tell",
                 remedy="call it outside the compiled function, or remove the cache decorator",
             )
-        result = tx.answer(
-            self.value,
-            [value.as_constant() for value in values],
+        asked = Asked(
+            tuple(value.as_constant() for value in values),
             {key: value.as_constant() for key, value in keywords.items()},
         )
+        result = tx.answer(asked, [self.value], {})
         tx.trace.kept.append(result)
-        return tx.wrap(result, None, constant=True)
+        if any(tx.is_unreal(part) or tx.is_unreal(type(part)) for part in asked.parts()):
+            return tx.wrap(result, None, constant=True)
+        source = CallSource(ConstSource(self.value, self.value.__qualname__), asked)
+        return tx.wrap(result, tx.trace.asked.setdefault((id(self.value), asked), source))
 
     def reconstruct(self, emit: Any) -> None:
         emit.load_global_object(self.value)

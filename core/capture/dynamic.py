@@ -124,7 +124,7 @@ class CapturePolicy:
 
     def symbolic_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable | None:
         """The tracker of a symbolic number, None when its value is part of the entry once it is read."""
-        if not math.isfinite(value):
+        if not math.isfinite(value) or value == 0 and type(value) is float:  # a symbol does not tell -0.0 from 0.0
             return None
         name = source.name()
         seen = self.history.numbers.get(name, value)

@@ -78,7 +78,6 @@ for _fn in (
 for _fn in (
     sys.intern,
     _string.formatter_parser,
-    sys.getrecursionlimit,
     sys.getfilesystemencoding,
     sys.getdefaultencoding,
 ):
@@ -112,16 +111,19 @@ def evaluate(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     raise kind("eval() looks at the real frame", remedy="call it outside the compiled function")
 
 
-@callable_object(sys.get_int_max_str_digits)
-def int_digits(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    """The longest text of an int; a setting of the process, guarded."""
-    limit = sys.get_int_max_str_digits()
-    tx.guard(ConstSource(sys), Predicate((ConstSource(sys),), functools.partial(_digits_are, limit)))
-    return tx.constant(limit)
+def asked(fn: Callable[..., Any]) -> Callable[..., VT]:
+    """A handler of a setting of the process: its answer is guarded."""
+
+    def handler(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        values, keywords = known(tx, fn.__name__, args, kwargs)
+        answer = tx.answer(fn, values, keywords)
+        guard_answer(tx, fn, values, answer)
+        return tx.constant(answer)
 
 
-def _digits_are(limit: int, module: Any) -> bool:
-    return bool(module.get_int_max_str_digits() == limit)
+
+for _fn in (sys.getrecursionlimit, sys.get_int_max_str_digits):
+    callable_object(_fn)(asked(_fn))
 
 
 @callable_object(builtins.compile)

@@ -151,6 +151,9 @@ SKIPPED_PACKAGES = (
 )
 
 
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)
+
+
 PEER_NAMES = ("__compiled_fn_", "__resume_at_")  # what the code that torch.compile makes calls
 
 
@@ -267,7 +270,7 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
 
 def is_torch_callable(value: Any) -> bool:
     """True for C callables of torch: builtin functions, method descriptors, op overloads."""
-    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)):
+    if issubclass(type(value), OPERATORS):  # isinstance() would ask the object for its class
         return True
     if isinstance(value, types.BuiltinFunctionType):
         module = value.__module__ or ""

@@ -24,6 +24,7 @@ from ..variables.context import OUTER_MODES, AutocastVariable, InferenceModeVari
 from ..variables.function import NestedFunctionVariable
 from ..variables.function_mode import enter_for_real
 from .first_calls import temporary
+from .raw_reads import raw_reader
 from .side_effects import NotGivenBack
 
 VT = VariableTracker
@@ -214,6 +215,15 @@ class CodeEmitter:
     def _attribute(self, source: Any) -> None:
         self.load_source(source.base)
         self.load_attr(source.attr)
+
+    def _raw_attribute(self, source: Any) -> None:
+        reader = raw_reader(source, self.frame)
+        if reader is None:
+            self._attribute(source)
+            return
+        self.load_const(reader)
+        self.load_source(source.base)
+        self.call(1)
 
     def _instance_dict(self, source: Any) -> None:
         self.load_source(source.base)
@@ -481,9 +491,9 @@ SOURCE_LOADERS: dict[type, Callable[[CodeEmitter, Any], None]] = {
     sources.ConstSource: CodeEmitter._const,
     sources.DrawnSource: CodeEmitter._drawn,
     sources.AttrSource: CodeEmitter._attribute,
-    sources.InstanceAttrSource: CodeEmitter._attribute,
-    sources.SlotAttrSource: CodeEmitter._attribute,
-    sources.TypeAttrSource: CodeEmitter._attribute,
+    sources.InstanceAttrSource: CodeEmitter._raw_attribute,
+    sources.SlotAttrSource: CodeEmitter._raw_attribute,
+    sources.TypeAttrSource: CodeEmitter._raw_attribute,
     sources.InstanceDictSource: CodeEmitter._instance_dict,
     sources.TypeSource: CodeEmitter._type,
     sources.DictItemSource: CodeEmitter._dict_item,

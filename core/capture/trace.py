@@ -56,6 +56,7 @@ class Trace:
     stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py
     references: dict[int, VariableTracker] = field(default_factory=dict)  # weak references, likewise
     proxies: dict[int, VariableTracker] = field(default_factory=dict)  # weak proxies by id of the tracker behind
+    asked: dict[Any, Any] = field(default_factory=dict)  # sources of what cached functions gave, by call
     unread: list[tuple[UnreadVariable, UserLine | None]] = field(
         default_factory=list
     )  # literals, and where they came up

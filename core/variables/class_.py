@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..guards.source import ConstSource, TypeAttrSource
+from ..guards.checks import Equals
+from ..guards.source import AttrSource, ConstSource, TypeAttrSource
+from . import immutable
 from .base import VariableTracker
 from .exception import ExceptionVariable
 from .function import MethodVariable
-from .literal import run
+from .literal import is_literal, run
 from .namespace import NamespaceVariable
 from .nn_module import ModuleVariable
 from .object import (
+    IMMUTABLE_TYPE,
     MISSING,
     BoundSlotVariable,
     UserObjectVariable,
@@ -135,7 +138,10 @@ class ClassVariable(VariableTracker):
                 return found
         source = TypeAttrSource(self.source, name) if self.source is not None else None
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            return tx.constant(getattr(self.cls, name))
+            found = getattr(self.cls, name)
+            if not self.cls.__flags__ & IMMUTABLE_TYPE and not tx.is_unreal(self.cls) and is_literal(found):
+                tx.guard(AttrSource(ConstSource(self.cls, self.cls.__qualname__), name), Equals(found))
+            return tx.constant(found)
         if name in ("__mro__", "__bases__"):
             return tx.new_tuple([tx.wrap(base, None, constant=True) for base in getattr(self.cls, name)])
         if name == "__class__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,14 @@ def own_attribute(cls: type, name: str, foreign: Collection[type]) -> Any:
         if base not in foreign and name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def is_of_the_program(raw: Any) -> bool:
+    """True for Python code in a class of torch that is not torch's: a method that the program added or replaced."""
+    if not isinstance(raw, (types.FunctionType, property, staticmethod, classmethod)):
+        return False
+    function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
+    return (getattr(function, "__module__", None) or "").partition(".")[0] not in ("torch", "core")
 
 
 def bound_attribute(tx: Tracer, owner: VT, cls: type, name: str, raw: Any) -> VT | None:

@@ -6,12 +6,14 @@ import abc
 import functools
 import inspect
 import types
+import typing
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..graph.wrapper_tensors import is_wrapper_class
 from ..guards.checks import Predicate
 from . import typed_tensor
+from .answers import guard_registered
 from .base import VariableTracker as VT
 from .base import find_special, names_its_class
 from .literal import run
@@ -43,7 +45,15 @@ def is_subclass(tx: Tracer, cls: VT, classes: VT) -> bool:
         if answer is not None:
             return answer
     own = python_object(cls) if cls.kind in ("builtin", "class", "torch_function", "opaque", "constant") else cls
-    return bool(run(tx, issubclass, [own, python_object(classes)]))
+    return _derives(tx, own, python_object(classes))
+
+
+def _derives(tx: Tracer, own: Any, cls: Any) -> bool:
+    """issubclass(own, cls), with a guard where a later registration could turn the answer."""
+    answer = bool(run(tx, issubclass, [own, cls]))
+    if not answer and isinstance(own, type):
+        guard_registered(tx, own, cls)
+    return answer
 
 
 def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
@@ -69,13 +79,13 @@ def _is_of_type(tx: Tracer, obj: VT, own: type, cls: Any) -> bool:
     if answer is not None:
         return answer
     if check in (type.__instancecheck__, abc.ABCMeta.__dict__["__instancecheck__"]):
-        return bool(run(tx, issubclass, [own, cls]))
+        return _derives(tx, own, cls)
     if type(cls).__module__ == "torch.nn.parameter":
         return _is_parameter(tx, obj, own, cls)
     if type(cls) is typed_tensor.TYPED:
         return typed_tensor.has_instance(cls, obj)
     if type(cls).__module__ == "typing":
-        return _is_protocol_instance(tx, own, cls)
+        return _is_protocol_instance(tx, obj, own, cls)
     raise Unsupported(
         f"isinstance() with {cls.__name__}, whose metaclass decides for itself, is not traced",
         remedy="compare type(x) instead",
@@ -121,14 +131,29 @@ def _is_parameter(tx: Tracer, obj: VT, own: type, cls: type) -> bool:
     return False
 
 
-def _is_protocol_instance(tx: Tracer, own: type, cls: Any) -> bool:
-    members = getattr(cls, "__protocol_attrs__", None)
-    if members is not None and any(not callable(getattr(cls, name, None)) for name in members):
-        raise Unsupported(
-            "isinstance() with a protocol that has data members is not traced",
-            remedy="check for the attributes with hasattr()",
-        )
-    return bool(run(tx, issubclass, [own, cls]))
+def _is_protocol_instance(tx: Tracer, obj: VT, own: type, cls: Any) -> bool:
+    """isinstance() with a protocol: a subclass, or an object that has every member."""
+    if not getattr(cls, "_is_protocol", False):
+        return _derives(tx, own, cls)
+    if not getattr(cls, "_is_runtime_protocol", False):
+        text = "Instance and class checks can only be used with @runtime_checkable protocols"
+        tx.raise_exception(TypeError, text)
+    members = getattr(cls, "__protocol_attrs__", None) or typing._get_protocol_attrs(cls)  # type: ignore[attr-defined]
+    if all(callable(getattr(cls, name, None)) for name in members) and _derives(tx, own, cls):
+        return True
+    if obj.kind != "user_object":
+        return all(getattr(own, name, None) is not None for name in members)
+    return all(_has_member(tx, obj, cls, name) for name in members)
+
+
+def _has_member(tx: Tracer, obj: VT, cls: Any, name: str) -> bool:
+    try:
+        found = obj.get_attr(tx, name).realize(tx)
+    except tx.observed_exception as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return False
+        raise
+    return not (callable(getattr(cls, name, None)) and found.is_constant() and found.as_constant() is None)
 
 
 def python_object(tracker: VT) -> Any:

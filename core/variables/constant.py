@@ -9,8 +9,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
-from ..guards.checks import Equals, Is
-from ..guards.source import AttrSource, ConstSource
+from ..guards.checks import Equals, Is, MissingKey
+from ..guards.source import AttrSource, ConstSource, DictItemSource, InstanceDictSource
 from .base import BuiltinMethodVariable, NotConstant, VariableTracker
 from .container import Cursor, SequenceCursor, as_index, as_slice, load_class
 from .literal import fold, is_literal, is_torch_literal, run
@@ -104,6 +104,7 @@ class ConstantVariable(VariableTracker):
         if isinstance(raw, property) and isinstance(raw.fget, types.FunctionType) and name not in ("value", "_value_"):
             if raw.fget.__module__ != "enum":
                 return tx.call_function(tx.wrap(raw.fget, None, constant=True), [self])
+        self._guard_enum_attr(tx, cls, "_value_" if name == "value" else name)
         found = run(tx, getattr, [self.value, name])
         if is_literal(found):
             return tx.constant(found)
@@ -111,6 +112,18 @@ class ConstantVariable(VariableTracker):
             return BuiltinMethodVariable(self, name)
         source = self.source if self.source is not None else ConstSource(self.value, str(self.value))
         return tx.wrap(found, AttrSource(source, name))
+
+    def _guard_enum_attr(self, tx: Tracer, cls: type, name: str) -> None:
+        """Members are known by identity: what they and their class hold may change."""
+        if tx.is_unreal(cls):
+            return
+        tx.wrap(cls, None, constant=True)
+        own = InstanceDictSource(ConstSource(self.value, f"{cls.__name__}.{self.value._name_}"))
+        held = vars(self.value).get(name, self)
+        if held is self:
+            tx.guard(own, MissingKey(name))
+        elif is_literal(held):
+            tx.guard(DictItemSource(own, name), check_of(held))
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         cls = type(self.value)

@@ -240,6 +240,8 @@ class UserObjectVariable(VariableTracker):
             own = self.own_attribute(tx, name)
             return own if own is not None else plain_value(tx, self, name, new)
         raw, source = self.type_attribute(tx, name)
+        if raw is not MISSING and not type(raw).__flags__ & IMMUTABLE_TYPE and not isinstance(raw, type):
+            tx.wrap(type(raw), None, constant=True)  # guarded: its methods make `raw` a descriptor or a plain value
         slot = isinstance(raw, types.MemberDescriptorType)
         if raw is not MISSING and is_read_first(raw) and not (slot and name in self.written):
             return self.bind_descriptor(tx, name, raw, source)

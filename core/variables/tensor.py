@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..errors import Unsupported
 from ..graph.refusals import NeedsSymbols
-from ..guards.checks import MissingInstanceAttr
-from ..guards.source import AttrSource, InstanceAttrSource
+from ..guards.checks import Equals, Is, MissingInstanceAttr, Predicate
+from ..guards.source import AttrSource, CallSource, ConstSource, InstanceAttrSource, TypeAttrSource
 from . import array, function_mode, tensor_scalar, tensor_truth
 from .base import BuiltinMethodVariable, VariableTracker, has_special, store_attributes, write_attributes
+from .class_attribute import bound_attribute, is_of_the_program, own_attribute
 from .storage import StorageVariable
 
 if TYPE_CHECKING:
@@ -52,6 +54,16 @@ BREAKS = {
     "__array__": "use torch functions in place of NumPy's",
     "__reduce_ex__": "copy or pickle outside the compiled function",
 }
+
+
+@dataclass(frozen=True)
+class Lacks:
+    """A class has no attribute of this name."""
+
+    name: str
+
+    def __call__(self, cls: type) -> bool:
+        return not has_special(cls, self.name)
 
 
 class TensorVariable(VariableTracker):
@@ -121,7 +133,14 @@ class TensorVariable(VariableTracker):
         if name == "__dict__":
             raise self.refuse("reading __dict__")
         if has_special(self.cls, name):
+            raw = own_attribute(self.cls, name, ())
+            if is_of_the_program(raw):
+                bound = bound_attribute(tx, self, self.cls, name, raw)
+                if bound is not None:
+                    return bound
+            tx.guard(TypeAttrSource(ConstSource(self.cls), name), Is(raw))
             return BuiltinMethodVariable(self, name)
+        tx.guard(ConstSource(self.cls), Predicate((ConstSource(self.cls),), Lacks(name)))
         if self.real is not None and self.source is not None:
             if name in self.real.__dict__:
                 return tx.wrap(self.real.__dict__[name], InstanceAttrSource(self.source, name))
@@ -276,6 +295,8 @@ class TensorVariable(VariableTracker):
                 f"Tensor.{name}() of an incoming gradient differs from call to call",
                 remedy="call contiguous() on the gradient, or call the Function outside the compiled function",
             )
+        if name == "storage_offset" and self.fake.layout is torch.strided:
+            self._guard_offset(tx)
         symbolic = any(not isinstance(size, int) for size in self.fake.shape)
         if symbolic and name in ("size", "numel", "nelement", "stride", "storage_offset", "__len__"):
             if name == "size" and not args and not kwargs:
@@ -289,6 +310,15 @@ class TensorVariable(VariableTracker):
         if isinstance(result, torch.Size):
             return self.shape(tx)
         return tx.graph_result(result, derived=True)
+
+    def _guard_offset(self, tx: Tracer) -> None:
+        """Kernels take any offset, so that no guard of an input looks at it unless the program does."""
+        memory = self.fake.untyped_storage()._cdata
+        for item in tx.builder.inputs:
+            if item.is_tensor and item.source is not None and item.fake.layout is torch.strided:
+                offset = item.fake.storage_offset()
+                if type(offset) is int and item.fake.untyped_storage()._cdata == memory:
+                    tx.guard(CallSource(item.source, torch.Tensor.storage_offset), Equals(offset))
 
     @staticmethod
     def _known(tx: Tracer, argument: VT) -> Any:

@@ -65,6 +65,7 @@ PROCESS_STATE = resolve(
     "torch.cuda.is_initialized torch.cuda.current_device torch.distributed.is_initialized "
     "torch._C._is_multithreading_enabled torch.autograd.is_multithreading_enabled torch.get_num_interop_threads"
 )
+QUESTIONS = ("get", "is_", "are_", "has")  # how the names of functions begin that tell a setting and change none
 # Metadata questions: answered from the fake tensor.
 METADATA = resolve(
     "torch.is_tensor torch.is_floating_point torch.is_complex torch.is_signed torch.is_conj torch.is_neg "
@@ -203,7 +204,16 @@ class TorchFunctionVariable(VariableTracker):
             rewritten = tensor_scalar.rewrite(tx, fn.__name__, args, kwargs)
             if rewritten is not None:
                 return rewritten
-        return tx.graph_call(fn, args, kwargs)
+        result = tx.graph_call(fn, args, kwargs)
+        if result.is_constant() and getattr(fn, "__name__", "").lstrip("_").startswith(QUESTIONS):
+            self._guard_state(tx, args, kwargs, result)
+        return result
+
+    def _guard_state(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT], result: VT) -> None:
+        """A question without tensors is one about a setting."""
+        values = [arg.realize(tx) for arg in args]
+        if not kwargs and all(value.is_constant() for value in values):
+            guard_state(tx, self.fn, [value.as_constant() for value in values], result.as_constant())
 
     def _time_first(self, tx: Tracer, args: list[VT]) -> VT:
         """A recurrent layer on [batch, time, ...] as one on [time, batch, ...] between two transpositions."""

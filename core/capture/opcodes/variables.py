@@ -8,8 +8,8 @@ from typing import Any
 
 from ...bytecode.instruction import CellName
 from ...errors import Unsupported
-from ...guards.checks import Is, MissingGlobal
-from ...guards.source import BuiltinSource, DictItemSource, GlobalSource, ModuleSource
+from ...guards.checks import Is, MissingGlobal, MissingKey
+from ...guards.source import BuiltinSource, ConstSource, DictItemSource, GlobalSource, ModuleSource
 from ...variables.base import VariableTracker
 from ...variables.cell import CellVariable
 from .. import policy
@@ -203,13 +203,19 @@ class VariableOpcodes(Host):
             return value.realize(self)
         if not written and name in self.globals_dict:
             return self.wrap(self.globals_dict[name], self._global_source(name))
+        if not written:
+            if self.globals_source is None:
+                self.guard(GlobalSource(name), MissingGlobal())
+            else:
+                self.guard(self.globals_source, MissingKey(name))
         builtins = self.builtins_dict()
         if name not in builtins:
+            self.guard(ConstSource(builtins), MissingKey(name))
             self.raise_exception(NameError, f"name '{name}' is not defined")
-        if not written and self.globals_source is None:
-            self.guard(GlobalSource(name), MissingGlobal())
         if builtins is self.trace.frame.builtins:
             self.guard(BuiltinSource(name), Is(builtins[name]))
+        else:
+            self.guard(DictItemSource(ConstSource(builtins), name), Is(builtins[name]))
         return self.wrap(builtins[name], None, constant=True)
 
     def _global_source(self, name: str) -> Any:

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from ..errors import Unsupported, UserLine
-from .geometry import storage_key
+from .geometry import has_storage, is_dense, overlaps, same_geometry, storage_key
 from .history import history
 from .refusals import quiet_fakes
+from .wrapper_tensors import is_fake
 
 OUTER_HISTORY = "torch::autograd::Error"
 """The name of the node that a fake has in place of the history of the real input."""
@@ -29,8 +30,22 @@ def engine_gradients(
     retain_graph: bool | None,
     create_graph: bool,
 ) -> tuple[torch.Tensor | None, ...]:
-    """What backward() adds to the .grad of each leaf."""
-    return torch.autograd.grad(roots, leaves, seeds, retain_graph, create_graph, allow_unused=True)
+    """What backward() adds to the .grad of each leaf, laid out as it was captured: some formulas go another way, to
+    another layout, where no dispatch mode looks on."""
+    found = torch.autograd.grad(roots, leaves, seeds, retain_graph, create_graph, allow_unused=True)
+    if create_graph:
+        return found
+    return tuple(map(_laid_out_like, found, leaves))
+
+
+def _laid_out_like(gradient: torch.Tensor | None, leaf: torch.Tensor) -> torch.Tensor | None:
+    if gradient is None or is_fake(gradient) or not (has_storage(gradient) and has_storage(leaf)):
+        return gradient
+    if same_geometry(gradient, leaf) or overlaps(leaf) or gradient.dtype is not leaf.dtype:
+        return gradient
+    if not is_dense(leaf):
+        return gradient.contiguous()
+    return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
 
 
 ENGINE_CALLS = (torch.autograd.grad, engine_gradients)

@@ -412,3 +412,19 @@ def test_a_leaf_that_takes_gradients_of_another_dtype_later_is_noticed():
     compiled(w, torch.ones(3))
     assert w.grad.dtype is torch.float64
     assert (core.stats()["recompiles"], core.stats()["breaks"]) == (1, 1)
+
+
+@pytest.mark.parametrize("reduced", ["min", "max", "median", "nanmedian"])
+def test_gradients_are_laid_out_as_their_leaves_whatever_the_formula_does(reduced):
+    def program(x):
+        getattr(x, reduced)().backward()
+        return x.grad
+
+    fast = core.compile(program, backend="eager")
+    for make in (lambda: torch.randn(4, 3, 2).permute(2, 1, 0), lambda: torch.randn(4, 6)[:, ::2]):
+        start = make()
+        grads = []
+        for run in (program, fast):
+            leaf = start.detach().requires_grad_()
+            grads.append(run(leaf))
+        assert torch.equal(*grads) and grads[0].stride() == grads[1].stride()

@@ -6,6 +6,7 @@ gradients that arrives; `Releases` says which of them a backward leaves unusable
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -131,7 +132,15 @@ class Releases:
         """The saved tensors for a run of the graph in eager; None for those that are no longer there."""
         if not self.apart:
             return ctx.saved_tensors if self._kinds or any(self._frees) else ()  # type: ignore[no-any-return]
-        return self.take(ctx, present, range(len(self._kinds)))
+        needed = sorted(self._backwards.tensors_of(present))
+        found: list[Any] = [None] * len(self._kinds)
+        kept = (ctx.rest or (frozenset(), None))[1]
+        for at in set(range(len(self._kinds))).difference(needed):
+            with contextlib.suppress(RuntimeError):  # freed, or written to: another part needs it, perhaps
+                (found[at],) = self._opened(ctx, kept, (at,))
+        for at, value in zip(needed, self.take(ctx, present, needed)):
+            found[at] = value
+        return found
 
     def _opened(self, ctx: Any, kept: dict[int, Any] | None, wanted: Sequence[int]) -> tuple[Any, ...]:
         if kept is not None:

@@ -50,6 +50,7 @@ class EagerBackward:
         self.module = captured.module
         self.inputs = joint.inputs
         self.epilogue = joint.epilogue
+        self._graph, self._results = joint.module.graph, joint.outputs()
         self.autocast = state.autocast
         self.mutated = frozenset(write.input for write in joint.epilogue.write_backs)
         self.refusal = repeat_refusal(joint)
@@ -129,12 +130,22 @@ class EagerBackward:
         for index, item in enumerate(self.inputs):
             if values[index] is None and item.is_tensor and self._is_leaf_parameter(index):
                 values[index] = ctx.next_functions[self._edges[index]][0].variable
-            if values[index] is None and item.is_tensor:
+            if values[index] is None and item.is_tensor and not self._matters(index, gradients):
+                values[index] = _stand_in(item.fake)
+            elif values[index] is None and item.is_tensor:
                 raise not_twice(f"input {index} of the graph no longer exists")
         for at, index in enumerate(self.versioned):
-            if torch_compat.tensor_version(values[index]) != ctx.versions[at]:
+            if torch_compat.tensor_version(values[index]) != ctx.versions[at] and self._matters(index, gradients):
                 raise not_twice(f"input {index} of the graph was modified in place since the forward")
         return values
+
+    def _matters(self, index: int, gradients: Sequence[Any]) -> bool:
+        """Whether a result that a gradient came for is made of an input."""
+        slots = [slot for slot, gradient in zip(self.slots, gradients) if gradient is not None]
+        if any(isinstance(slot, HiddenStart) for slot in slots):
+            return True
+        nodes = [node for node in self._graph.nodes if node.op == "placeholder"]
+        return _reaches(nodes[index], [self._results[slot] for slot in slots])
 
     def _private(self, index: int, value: Any) -> Any:
         """A tensor with its own gradient edge: hooks of the original run in the outer backward, not here."""
@@ -187,6 +198,13 @@ class EagerBackward:
             if base is not None and shape in (None, base.shape):
                 return base
         raise not_twice("an output is a view of a tensor that the program does not return")
+
+
+def _stand_in(fake: Any) -> torch.Tensor:
+    """A tensor in the place of an input that no wanted result is made of."""
+    sizes = [size if isinstance(size, int) else 1 for size in fake.shape]
+    made = torch.zeros(sizes, dtype=fake.dtype, device=fake.device)
+    return made.requires_grad_(fake.requires_grad)
 
 
 def not_twice(reason: str) -> NotTwiceDifferentiable:

@@ -293,9 +293,7 @@ class _Parts:
             code.lines[mark:] = [line.removeprefix("    ") for line in code.lines[mark:]]
             return
         code.lines.insert(mark, "    " * code.depth + "try:")
-        edges = [
-            graph.edges[at] for at, place in enumerate(part.gradients[: len(graph.joint.inputs)]) if place is not None
-        ]
+        edges = [graph.edges[at] for at, place in enumerate(part.gradients) if place is not None and at in graph.edges]
         code.line("except RuntimeError:")
         code.line(f"    if {code.bind(is_asked, 'is_asked')}(ctx, {edges!r}):")
         code.line("        raise")

@@ -467,3 +467,40 @@ def test_a_hook_for_several_results_runs_once_all_have_come():
         return [*seen, inputs[0].grad]
 
     both(lambda x: (x * 2, x.sin()), caller)
+
+
+def test_a_used_up_result_asked_for_another_one_that_it_is_made_of_raises():
+    def caller(results, inputs):
+        results[0].sum().backward()
+        found = [tried(lambda: torch.autograd.grad(results[0].sum(), [results[1]], retain_graph=True))]
+        return [*found, tried(lambda: torch.autograd.grad(results[1].sum(), inputs)[0])]
+
+    def program(x):
+        second = x * 3
+        return second.exp().sin(), second
+
+    assert both(program, caller)[0] == "a second time"
+
+
+def test_a_result_that_was_written_to_is_no_way_to_itself():
+    def caller(results, inputs):
+        with torch.no_grad():
+            results[1].mul_(2)
+        return [tried(lambda: torch.autograd.grad(results[0].sum(), [results[1]]))]
+
+    def program(x):
+        second = x * 3
+        return second.sin(), second
+
+    assert both(program, caller) == ["inplace operation"]
+
+
+def test_gradients_of_gradients_of_what_a_written_input_does_not_reach():
+    def caller(results, inputs):
+        with torch.no_grad():
+            inputs[1].mul_(2)
+        (first,) = torch.autograd.grad(results[0].exp().sum(), inputs[:1], create_graph=True)
+        found = [tried(lambda: torch.autograd.grad(results[1].sum(), inputs[1:]))]
+        return [*found, *torch.autograd.grad(first.sum(), inputs[:1])]
+
+    assert both(lambda x, y: (x.sin(), y.cos()), caller, count=2)[0] == "inplace operation"

@@ -200,10 +200,10 @@ class AutogradWriter:
         if kind == "inputs":
             return [f"note(lambda: {a}.sum().backward(inputs={leaves}, retain_graph=True))", "note(gradients)"]
         if kind == "twice":
-            return [
+            return [  # what a backward through gradients frees of the first run is another matter
                 "note(lambda: [None if first is None or not first.requires_grad else torch.autograd.grad("
-                f"first.sum(), LEAVES, allow_unused=True) for first in torch.autograd.grad({a}.exp().sum(), LEAVES, "
-                "create_graph=True, allow_unused=True)])"
+                "first.sum(), LEAVES, allow_unused=True, retain_graph=True) for first in "
+                f"torch.autograd.grad({a}.exp().sum(), LEAVES, create_graph=True, allow_unused=True)])"
             ]
         if kind == "write":
             held, self.written = self.rng.choice(self.held), True

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import Unsupported
-from ..variables import random_generator
+from ..variables import immutable, random_generator
 from ..variables.answers import guard_answer
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
@@ -245,6 +245,16 @@ def make_namedtuple(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     except (TypeError, ValueError) as error:
         tx.raise_exception(type(error), *error.args)
     return tx.register_class(made)
+
+
+def _makes_moment(cls: type) -> None:
+    @callable_object(cls)
+    def make(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        return immutable.make_moment(tx, cls, args, kwargs)
+
+
+for _cls in immutable.MOMENTS:
+    _makes_moment(_cls)
 
 
 @callable_object(random.Random)

@@ -30,6 +30,7 @@ from . import (  # noqa: F401
     frames,
     host_calls,
     lazy_modules,
+    library_calls,
     made_in_c,
     marked_calls,
     named_tuple_class,

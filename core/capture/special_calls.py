@@ -232,7 +232,7 @@ def signature(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     if bound:
         found = found.replace(parameters=list(found.parameters.values())[bound:])
     tx.trace.kept.append(found)
-    return tx.wrap(found, None, constant=True)
+    return tx.wrap(found, ConstSource(found))
 
 
 def _part_of_type(part: Callable[[Any], Any]) -> Handler:
@@ -438,7 +438,8 @@ def _defer(fn: Any) -> Handler:
 def defer_call(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """Say it when the graph has run; only for what is known already, as tensors may change until then."""
     for value in (*args, *kwargs.values()):
-        if not (value.is_constant() or value.source is not None and value.kind == "user_object"):
+        outside = value.source is not None or getattr(value, "held", False)
+        if not (value.is_constant() or outside and value.kind == "user_object"):
             raise Unsupported("logging a value that only a run can tell", remedy="log it outside the compiled function")
     tx.side_effects.defer(fn, args, kwargs)
     return tx.constant(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import random
 import sys
 import threading
@@ -369,6 +370,12 @@ def _getset(tx: Any, value: Any, source: Any) -> VT:
     return TensorAttributeVariable(value, source)
 
 
+def _signature(tx: Any, value: Any, source: Any) -> VT:
+    """A signature never changes; defaults that it holds may."""
+    tx.guard(source, Is(value))
+    return UserObjectVariable(type(value), value, source)
+
+
 def _property(tx: Any, value: Any, source: Any) -> VT:
     tx.guard(source, Is(value))
     return UserObjectVariable(type(value), value, source)
@@ -440,6 +447,7 @@ def _generator(tx: Any, value: Any, source: Any) -> VT:
 BY_TYPE: dict[type, Any] = {
     **dict.fromkeys(GETTERS, getter_from_value),
     **dict.fromkeys(immutable.CLASSES, immutable.from_value),
+    **dict.fromkeys(immutable.MOMENTS, immutable.moment_from_value),
     list: sequence.from_value,
     tuple: sequence.from_value,
     torch.Size: sequence.from_value,
@@ -465,6 +473,7 @@ BY_TYPE: dict[type, Any] = {
     torch.jit.ScriptFunction: _scripted,
     types.MethodType: _method,
     functools.partial: PartialVariable.from_value,
+    inspect.Signature: _signature,
     property: _property,
     classmethod: _property,
     staticmethod: _property,

@@ -407,7 +407,7 @@ class UnboundVariable(VariableTracker):
         if isinstance(self.value, (types.BuiltinFunctionType, types.BuiltinMethodType)):
             if self.name == "__init_subclass__":
                 return tx.constant(None)
-            if all(arg.is_constant() for arg in args) and not kwargs:
+            if all(arg.is_constant() for arg in args) and not kwargs and self._is_pure():
                 return tx.wrap(self.value(*(arg.as_constant() for arg in args)), None, constant=True)
             if self.name == "fromkeys":
                 value = args[1] if len(args) > 1 else tx.constant(None)
@@ -424,6 +424,11 @@ class UnboundVariable(VariableTracker):
         if self.name == "__getattribute__":
             return receiver.get_attr(tx, args[1].as_constant())
         return receiver.call_method(tx, self.name, list(args[1:]), kwargs)
+
+    def _is_pure(self) -> bool:
+        """Whether the answer depends on the arguments alone, unlike that of datetime.now()."""
+        maker = next((base for base in self.owner.cls.__mro__ if self.name in base.__dict__), object)
+        return maker.__module__ == "builtins" or maker in immutable.MOMENTS and self.name in immutable.PURE_MAKERS
 
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name in ("__name__", "__qualname__", "__doc__", "__objclass__"):

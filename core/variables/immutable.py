@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..guards.checks import Is
-from .base import BuiltinMethodVariable, VariableTracker
+from ..errors import Unsupported
+from ..guards.checks import Is, TypeIs
+from .base import OUTSIDE, BuiltinMethodVariable, VariableTracker
 from .literal import from_result, run
+from .python_module import OpaqueVariable
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
 CLASSES = (re.Pattern, re.Match)
+MOMENTS: tuple[type, ...] = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone)
+PURE_MAKERS = ("fromordinal", "fromisoformat", "fromisocalendar", "combine")
+OF_THE_PROCESS = frozenset("now today utcnow fromtimestamp utcfromtimestamp timestamp astimezone strptime".split())
+"""Methods of moments that look at the clock or at the time zone of the process."""
 
 
 def from_value(tx: Tracer, value: Any, source: Any) -> VT:
@@ -23,8 +30,28 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     return ImmutableVariable(value, source)
 
 
+def moment_from_value(tx: Tracer, value: Any, source: Any) -> VT:
+    """The tracker of a date or time. One from outside is only handed on: it may be another on each call."""
+    if source is None:
+        return ImmutableVariable(value)
+    tx.guard(source, TypeIs(type(value)))
+    remedy = "use it outside the compiled function"
+    return OpaqueVariable(value, f"a {type(value).__name__} made outside is not traced", remedy, source)
+
+
+def make_moment(tx: Tracer, cls: type, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+    """cls(*args, **kwargs) of a class of moments, from known parts."""
+    values = {key: value.look_inside(tx) for key, value in [*enumerate(args), *kwargs.items()]}
+    if not all(value.is_constant() for value in values.values()):
+        raise Unsupported(f"a {cls.__name__} of parts that only a run can tell is not traced", remedy=OUTSIDE)
+    known = {key: value.as_constant() for key, value in values.items()}
+    words = {key: value for key, value in known.items() if isinstance(key, str)}
+    made = run(tx, cls, [value for key, value in known.items() if key not in words], words)
+    return tx.wrap(made, None, constant=True)
+
+
 class ImmutableVariable(VariableTracker):
-    """A compiled pattern or a match: its methods run for real, on known arguments."""
+    """A compiled pattern, a match or a moment: its methods run for real, on known arguments."""
 
     kind = "immutable"
 
@@ -59,6 +86,8 @@ class ImmutableVariable(VariableTracker):
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if name in ("sub", "subn") and len(args) >= 2 and args[0].realize(tx).kind in ("function", "method"):
             return self._replaced(tx, name, args, kwargs)
+        if isinstance(self.value, MOMENTS) and name in OF_THE_PROCESS:
+            raise self.refuse(f"{name}()", remedy=OUTSIDE)
         values = [_literal(arg.look_inside(tx)) for arg in args]
         keywords = {key: _literal(value.look_inside(tx)) for key, value in kwargs.items()}
         for value in (*values, *keywords.values()):

@@ -87,4 +87,6 @@ def from_result(tx: Tracer, value: Any) -> VariableTracker:
         return tx.wrap(value, None, constant=True)
     if type(value).__name__ in ("Pattern", "Match") and type(value).__module__ == "re":
         return tx.wrap(value, None, constant=True)
+    if type(value).__module__ == "datetime":
+        return tx.wrap(value, None, constant=True)
     raise Unsupported(f"a {type(value).__name__} made from constants is not traced", remedy="make it outside")

@@ -9,6 +9,7 @@ each call needs no guard on its size.
 from __future__ import annotations
 
 import collections
+import gc
 import operator
 import types
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..guards.checks import DictKeys, IsNot, MissingKey, Predicate, TypeIs
-from ..guards.source import AttrSource, ConstSource, DictItemSource
+from ..guards.source import AttrSource, CallSource, ConstSource, DictItemSource
 from .base import NotConstant, VariableTracker, store_attributes
 from .container import ContainerVariable, is_flat, load_class, same
 from .dict_view import DictCursor, DictViewVariable
@@ -49,6 +50,9 @@ def contents(tx: Tracer, value: dict[Any, Any], source: Any, base: type | None =
 
 
 def _proxy_from_value(tx: Tracer, value: types.MappingProxyType[Any, Any], source: Any) -> MappingProxyVariable:
+    behind = gc.get_referents(value)
+    if source is not None and len(behind) == 1 and type(behind[0]) in (dict, collections.OrderedDict):
+        return MappingProxyVariable(tx.wrap(behind[0], CallSource(source, mapping_behind)).realize(tx), source)
     real = dict(value)
     if source is not None:
         if not all(is_plain(key) and is_plain(item) for key, item in real.items()):
@@ -58,6 +62,11 @@ def _proxy_from_value(tx: Tracer, value: types.MappingProxyType[Any, Any], sourc
             )
         tx.guard(source, Predicate((source,), SameItems(real)))
     return MappingProxyVariable(DictVariable((), dict, None, None, original=real), source)
+
+
+def mapping_behind(proxy: types.MappingProxyType[Any, Any]) -> Any:
+    """What a mapping proxy shows."""
+    return gc.get_referents(proxy)[0]
 
 
 class SameItems:

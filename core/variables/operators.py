@@ -183,7 +183,11 @@ def _folds(tracker: VT) -> bool:
     if tracker.kind == "constant":
         cls = tracker.python_type()
         return cls.__flags__ & (1 << 9) == 0 or cls.__module__ == "torch" or _plain_enum(cls)
-    return tracker.kind in ("builtin", "range")
+    return tracker.kind in ("builtin", "range") or tracker.kind == "immutable" and _is_moment(tracker)
+
+
+def _is_moment(tracker: VT) -> bool:
+    return tracker.python_type().__module__ == "datetime"
 
 
 def _types_join(left: VT, right: VT) -> bool:

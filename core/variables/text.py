@@ -38,7 +38,7 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
     cls = value.python_type()
     if isinstance(find_special(cls, "__format__"), types.FunctionType):
         return checked(tx, "__format__", cls, value.call_method(tx, "__format__", [spec], {}))
-    if value.kind == "constant":
+    if value.kind in ("constant", "immutable"):
         return value.call_method(tx, "__format__", [spec], {})
     payload = getattr(value, "payload", None)
     if payload is not None and payload.kind == "constant" and (spec.kind != "constant" or spec.as_constant()):

@@ -187,7 +187,12 @@ class _Choice:
         for candidate in self.candidates:
             if candidate.reason:
                 continue
-            run, trial = self._tried(candidate, copies, reference)
+            lost = auto_store.lost_trial(self.key, candidate.label)
+            if lost:
+                out.append(Trial(candidate.name, None, None, None, None, lost))
+                continue
+            with auto_store.on_trial(self.key, [candidate.label]):
+                run, trial = self._tried(candidate, copies, reference)
             if run is None:
                 out.append(trial)
             else:
@@ -196,7 +201,8 @@ class _Choice:
         if not runs:
             self._decide(self.default, [Trial(self.default, 1.0, base.ratio), *out])
             return default
-        times = measure(self.captured, [default, *(run for _, run, _ in runs)], copies, config.auto_seconds)
+        with auto_store.on_trial(self.key, [candidate.label for candidate, _, _ in runs]):
+            times = measure(self.captured, [default, *(run for _, run, _ in runs)], copies, config.auto_seconds)
         return self._fastest(default, base.ratio, runs, times, out)
 
     def _tried(self, candidate: Candidate, copies: Copies, reference: Reference) -> tuple[Run | None, Trial]:

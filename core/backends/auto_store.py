@@ -1,6 +1,9 @@
 """What backend="auto" decided, kept on disk: one small JSON file a graph, under a name made of all that decides.
 
 A file that can't be read or written is as good as none: the graph is measured again.
+
+While a candidate is tried a note of it lies beside the decisions. A candidate that ends the process, or hangs until the
+user ends it, leaves its note behind, and is not tried again for this graph.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -83,3 +88,70 @@ def write(key: str, decision: Mapping[str, Any]) -> None:
         os.replace(name, folder / f"{key}.json")
     except OSError:
         return  # no room, or no permission: the next process measures again
+
+
+# -- candidates that don't come back ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def on_trial(key: str, candidates: Sequence[str]) -> Iterator[None]:
+    """Around what runs code of candidates (`name distribution version`). An Exception is an answer; a note that stays
+    says that the process ended in here, or that somebody interrupted it."""
+    notes = [_note(key, candidate) for candidate in candidates]
+    _leave(notes, "running")
+    try:
+        yield
+    except Exception:
+        _take_away(notes)
+        raise
+    except BaseException:
+        _leave(notes, "interrupted")
+        raise
+    _take_away(notes)
+
+
+def lost_trial(key: str, candidate: str) -> str:
+    """What became of an earlier trial that did not come back; an empty text where there was none."""
+    try:
+        noted = json.loads(_note(key, candidate).read_text(encoding="utf-8"))
+        ended, process = noted["state"] == "interrupted", int(noted["process"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    if ended:
+        return f"it was interrupted when it was tried; {_AGAIN}"
+    return "" if _runs(process) else f"the process that tried it ended there; {_AGAIN}"
+
+
+_AGAIN = "`python -m core cache clear decisions` has it tried again"
+
+
+def _note(key: str, candidate: str) -> Path:
+    name = hashlib.sha256(f"{key} {candidate}".encode()).hexdigest()
+    return cache_root() / FOLDER / f"{name}.trial"
+
+
+def _leave(notes: Sequence[Path], state: str) -> None:
+    for note in notes:
+        try:
+            note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            note.write_text(json.dumps({"state": state, "process": os.getpid()}), encoding="utf-8")
+        except OSError:
+            return  # as for decisions
+
+
+def _take_away(notes: Sequence[Path]) -> None:
+    for note in notes:
+        try:
+            note.unlink(missing_ok=True)
+        except OSError:
+            return
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's
+    return True

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -123,6 +127,51 @@ def test_a_wrong_candidate_never_wins(site, decided, monkeypatch):
     assert event.winner == "inductor"
     said = reasons(event)
     assert "root mean square" in said["wrong"] and "no luck" in said["raising"] and said["few"]
+
+
+FATAL = """
+import torch, core
+from core.events import AutoDecided, subscribe
+
+def program(x, w):
+    return torch.tanh(x @ w).sum(-1)
+
+told = []
+subscribe(lambda event: told.append(event) if isinstance(event, AutoDecided) else None)
+core.config.require_certified, core.config.auto_seconds = False, 0.05
+compiled = core.compile(program, backend="auto", options={"candidates": ["fatal"]})
+for _ in range(4):
+    compiled(torch.ones(8, 16), torch.ones(16, 4))
+print(told[0].winner, {trial.backend: trial.reason for trial in told[0].trials}["fatal"])
+"""
+
+
+@pytest.mark.parametrize("body", ["import os; os.abort()", "call = lambda *inputs: __import__('os').abort()"])
+def test_a_candidate_that_ends_the_process_does_so_once(site, body, tmp_path):
+    add_backend(site, "fatal", FAST.format(name="fatal", body=body))
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(Path(__file__).parents[2])))}
+    ends = [
+        subprocess.run([sys.executable, "-c", FATAL], capture_output=True, text=True, env=environ, cwd=tmp_path)
+        for _ in range(2)
+    ]
+    assert ends[0].returncode == -signal.SIGABRT
+    assert ends[1].returncode == 0, ends[1].stderr
+    assert ends[1].stdout.startswith("inductor the process that tried it ended there")
+
+
+def test_a_trial_that_the_user_interrupts_is_not_begun_again(site, decided):
+    add_backend(site, "hanging", FAST.format(name="hanging", body="raise KeyboardInterrupt"))
+    compiled = core.compile(program, backend="auto", options={"candidates": ["hanging"]})
+    interrupted = 0
+    for _ in range(5):
+        x, w = pair()
+        try:
+            torch.testing.assert_close(compiled(x, w), program(x, w))
+        except KeyboardInterrupt:
+            interrupted += 1
+    (event,) = decided
+    assert interrupted == 1 and event.winner == "inductor"
+    assert reasons(event)["hanging"].startswith("it was interrupted when it was tried")
 
 
 def test_a_decision_is_kept_for_the_next_callable_and_frozen_uses_nothing_else(site, decided, monkeypatch):

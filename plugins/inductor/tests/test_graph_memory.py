@@ -110,3 +110,10 @@ def test_printing_is_deterministic():
     one = compiled(f, randn(8, 8), randn(8, 8)).program
     two = compiled(f, randn(8, 8), randn(8, 8)).program
     assert one.cpp_source == two.cpp_source and one.python_source == two.python_source and one.kernels == two.kernels
+
+
+def test_the_storage_of_a_sparse_tensor_is_not_given_to_a_kernel():
+    def f(x):
+        return x.to_sparse().to_dense() * 2 + 1
+
+    check(f, randn(5, 7), kernels=1, externs=2)

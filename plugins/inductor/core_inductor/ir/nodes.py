@@ -164,9 +164,13 @@ class Extern:
 
 @dataclass(eq=False)
 class ExternResult(Node):
-    """Result `position` of an Extern; () when the call returns the tensor itself."""
+    """Result `position` of an Extern; () when the call returns the tensor itself.
+
+    strided: False for a sparse or nested tensor, which has no memory that strides describe.
+    """
 
     extern: Extern = field(kw_only=True)
+    strided: bool = field(default=True, kw_only=True)
     position: int | None = field(default=None, kw_only=True)
     trusted_strides: bool = field(default=False, kw_only=True)
 

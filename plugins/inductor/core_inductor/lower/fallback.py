@@ -144,7 +144,8 @@ def _result(lowering: GraphLowering, call: Extern, fake: torch.Tensor, position:
     name = call.name if position is None else f"{call.name}_{position}"
     made = ExternResult(name, *lowering.geometry(fake), dtype_name(fake.dtype), extern=call, position=position)
     schema = getattr(call.target, "_schema", None)
-    made.trusted_strides = schema is not None and schema.name in CONTIGUOUS_RESULT or fake.layout != torch.strided
+    made.strided = fake.layout == torch.strided
+    made.trusted_strides = schema is not None and schema.name in CONTIGUOUS_RESULT or not made.strided
     call.results.append(made)
     for dim, size in enumerate(made.sizes):
         symbol = lone_size(size)

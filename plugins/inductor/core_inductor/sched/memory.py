@@ -141,7 +141,7 @@ class MemoryPlanner:
         if node in self.kept or node in self.aliased or isinstance(node, Input):
             return False
         return isinstance(node, Loops) or (
-            isinstance(node, ExternResult) and node.extern.fresh and node.trusted_strides
+            isinstance(node, ExternResult) and node.extern.fresh and node.trusted_strides and node.strided
         )
 
     def _fits(self, old: Node, new: Node) -> bool:

@@ -93,3 +93,19 @@ def test_a_size_that_the_program_promises_to_be_a_number_is_that_number(backend)
         assert all(map(torch.equal, compiled(x), fn(x)))
     with pytest.raises(RuntimeError):
         compiled(torch.eye(3)[:2])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_a_part_may_begin_where_the_data_says(backend, length):
+    def fn(x, start):
+        return torch.narrow(x, 1, start, length) * 2
+
+    core.reset()
+    compiled = core.compile(fn, backend=backend, fullgraph=True)
+    x = torch.arange(10.0).reshape(2, 5)
+    for start in (0, 2, -4):
+        assert torch.equal(compiled(x, torch.tensor(start)), fn(x, torch.tensor(start)))
+    assert core.stats()["graphs"] == 1
+    with pytest.raises(RuntimeError):
+        compiled(x, torch.tensor(9))

@@ -45,6 +45,7 @@ def compile(
     freeze: bool = False,
     isolate: str | None = None,
     deadline_s: float | None = None,
+    isolate_recompiles: bool = False,
 ) -> Any:
     """Compile a function, a method, a module or any callable. Without `model`, a decorator.
 
@@ -60,6 +61,7 @@ def compile(
     on_failure: "raise" or "fallback" where a backend can't compile what is its own. precision: "eager", "ieee" or a
     looser mode of the backend. freeze: weights are constants until they change (graphs without gradients).
     isolate="process": a serializable backend compiles in a process of its own, which is killed after deadline_s.
+    isolate_recompiles: entries and a limit of this call's own, though the function was compiled with equal options.
 
     A module gives a module of the same class that shares the original's state; the original stays as it is. Raises
     BackendNotInstalled, BackendUnavailable, InvalidOption.
@@ -83,6 +85,7 @@ def compile(
         freeze=freeze,
         isolate=isolate,
         deadline_s=deadline_s,
+        isolate_recompiles=isolate_recompiles,
     )
     if model is None:
         return functools.partial(compile, **given)
@@ -95,7 +98,7 @@ def compile(
     settings = _settings(given)
     if disable or disabled():
         return model
-    return _compile_object(model, settings, _resolved(settings))
+    return _compile_object(model, settings, _resolved(settings), shared=not isolate_recompiles)
 
 
 def _settings(given: Mapping[str, Any]) -> CompileOptions:

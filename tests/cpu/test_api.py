@@ -41,9 +41,23 @@ def test_what_torch_compiler_has_core_has():
 def test_compile_takes_what_torch_compile_takes():
     ours = inspect.signature(core.compile).parameters
     theirs = inspect.signature(torch.compile).parameters
-    assert set(theirs) - set(ours) <= {"isolate_recompiles", "shapes_spec"}
+    assert set(theirs) - set(ours) <= {"shapes_spec"}
     assert list(ours)[0] == "model"
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in list(ours.values())[1:])
+
+
+def test_isolated_recompiles_have_entries_and_a_limit_of_their_own():
+    def fn(x):
+        return x + 1
+
+    shared = [core.compile(fn, backend="eager", dynamic=False, recompile_limit=2) for _ in range(2)]
+    own = core.compile(fn, backend="eager", dynamic=False, recompile_limit=2, isolate_recompiles=True)
+    assert shared[0] is shared[1] and own is not shared[0]
+    with pytest.warns(UserWarning, match="recompile_limit"):
+        for size in (2, 3, 4):
+            shared[0](torch.ones(size))
+    assert torch.equal(own(torch.ones(4)), torch.full((4,), 2.0))
+    assert [len(item.entries()) for item in (shared[0], own)] == [2, 1]
 
 
 def test_compile_is_a_decorator_with_and_without_parentheses(monkeypatch):

@@ -30,7 +30,7 @@ from .gradients import needs_gradients
 from .graph_value import SYMBOLIC, GraphValue, annotate, fake_of_leaf, is_value
 from .history import has_lost_history
 from .inference_mode import in_mode_of_tensors
-from .input_check import check_input
+from .input_check import check_input, has_moved
 from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .overlapping_writes import refuse_overlapping_writes
 from .real_state import RealState
@@ -217,6 +217,23 @@ class GraphBuilder(RealState):
         self._inputs.append(GraphInput(index, source, symbolic))
         return result
 
+    def inputs_behind(self, value: GraphValue, most: int) -> list[GraphInput]:
+        """The inputs that a value is computed from; none where more than `most` nodes lie between, or within a
+        region."""
+        if self._region is not None:
+            return []
+        found, seen, pending = [], {value.node}, [value.node]
+        while pending:
+            node = pending.pop()
+            if node.op == "placeholder":
+                found.append(self._inputs[self._input_nodes.index(node)])
+            before = [each for each in node.all_input_nodes if each not in seen]
+            seen.update(before)
+            pending += before
+            if len(seen) > most:
+                return []
+        return found
+
     def constant_tensor(self, real: torch.Tensor) -> GraphValue:
         """A real tensor that no source reaches: an input that the graph's caller supplies."""
         return self.add_tensor_input(real, None, lifted=True)
@@ -227,6 +244,8 @@ class GraphBuilder(RealState):
         source = torch_compat.input_source_class()(index)
         if not policies and fakes.is_plain_leaf(example):
             return fakes.plain_fake(mode, example)
+        if has_moved(example):
+            example = example.data
         if not policies:
             return torch_compat.fake_of(mode, example, source)
         self.shape_env  # noqa: B018 - it must be there before the first symbol

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from .outputs import (
     as_strided_within,
     data_of,
 )
-from .shared_inputs import counted
+from .shared_inputs import count_of, is_counted
 from .symbols import expression, plain
 from .tree import map_tree
 from .unread_calls import unread_calls
@@ -68,7 +69,7 @@ class OutputPlan:
         kinds = [self._output(fake) for fake in outputs]
         for node in unread_calls(functionalizer.emitter, self.slots):
             self._unread_slot(node)
-        self.epilogue = Epilogue(tuple(self.slot_infos), tuple(kinds), tuple(write_backs), self._counted())
+        self.epilogue = Epilogue(tuple(self.slot_infos), tuple(kinds), tuple(write_backs), self._counted(write_backs))
 
     def _write_back(self, index: int) -> WriteBack:
         facts = self._pass.record.facts[index]
@@ -80,19 +81,20 @@ class OutputPlan:
         elif moved:
             mode = "grad"
         else:
-            mode = "no_grad" if counted(self._pass.record, self._pass.owned, index) else "data"
+            mode = "no_grad" if is_counted(facts) else "data"
         return WriteBack(index, self._tensor_slot(alias.store.root, moved), mode)
 
-    def _counted(self) -> tuple[int, ...]:
-        """Inputs to which no write is left, though it was counted; of those that share memory, one."""
+    def _counted(self, write_backs: Sequence[WriteBack]) -> tuple[int, ...]:
+        """Inputs whose count of writes no write-back raises, though the program did; of those that share a count, one.
+
+        Of two that share memory, only views of one tensor share the count.
+        """
         facts = self._pass.record.facts
-        seen = {facts[index].storage._cdata for index in self._pass.written}  # type: ignore[union-attr]
+        seen = {count_of(facts[each.input]) for each in write_backs if each.mode != "data"}
         found = []
         for index, item in enumerate(facts):
-            if item is None or item.version is None or item.fake._version == item.version:
-                continue
-            if item.storage._cdata not in seen:
-                seen.add(item.storage._cdata)
+            if item is not None and is_counted(item) and count_of(item) not in seen:
+                seen.add(count_of(item))
                 found.append(index)
         return tuple(found)
 

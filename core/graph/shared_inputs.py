@@ -6,14 +6,14 @@ inputs begin and what sizes and strides they have, so the relation holds on ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .geometry import extent, is_static, overlaps, storage_key
 from .mutation import written_arguments
-from .recorder import AtenRecord
+from .recorder import AtenRecord, InputFacts
 
 
 def owners(record: AtenRecord) -> dict[int, int]:
@@ -37,10 +37,16 @@ def owners(record: AtenRecord) -> dict[int, int]:
     return found
 
 
-def counted(record: AtenRecord, owned: Mapping[int, int], owner: int) -> bool:
-    """Whether autograd counts a write to an input or to one that lies in its memory: real views share the count."""
-    facts = (record.facts[index] for index in (owner, *(index for index, at in owned.items() if at == owner)))
-    return any(item is not None and item.fake._version != item.version for item in facts)
+def is_counted(facts: InputFacts) -> bool:
+    """Whether autograd counts a write of the program's to the input itself."""
+    return facts.version is not None and facts.fake._version != facts.version
+
+
+def count_of(facts: InputFacts | None) -> int:
+    """The same for inputs that share one count of writes: a tensor and its views."""
+    assert facts is not None
+    fake = facts.fake
+    return id(fake._base if fake._is_view() else fake)
 
 
 def _owner(fakes: Sequence[Any]) -> int | None:

@@ -113,3 +113,67 @@ def test_a_differentiable_view_of_another_input_that_is_written_to_runs_as_captu
         torch.testing.assert_close(mine.grad, theirs.grad)
     stop()
     assert any("runs as captured" in event.reason for event in heard if isinstance(event, FellBack))
+
+
+def whole_and_part():
+    x = torch.arange(4.0)
+    return x, x.unsafe_split(2)[0]
+
+
+def whole_and_view():
+    x = torch.arange(4.0)
+    return x, x[:2]
+
+
+def view_and_whole():
+    x = torch.arange(4.0)
+    return x[:2], x
+
+
+def whole_and_detached():
+    x = torch.arange(4.0)
+    return x, x.detach()[:2]
+
+
+def whole_and_data():
+    x = torch.arange(4.0)
+    return x, x.data[:2]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("make", [whole_and_part, whole_and_view, view_and_whole, whole_and_detached, whole_and_data])
+@pytest.mark.parametrize("written", [(0,), (1,), (0, 1)])
+def test_writes_are_counted_where_eager_counts_them(make, written, backend):
+    def fn(*tensors):
+        for at in written:
+            tensors[at].add_(1)
+        return tensors[0] + 0
+
+    core.reset()
+    fast = core.compile(fn, backend=backend)
+    seen = []
+    for run in (fn, fast):
+        tensors = make()
+        result = run(*tensors)
+        seen.append((result.tolist(), [t.tolist() for t in tensors], [t._version > 0 for t in tensors]))
+    assert seen[0] == seen[1] and core.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_view_that_was_given_other_storage_is_no_part_of_its_base(backend):
+    def fn(x, view):
+        view.fill_(7)
+        return x + 0, view + 0
+
+    core.reset()
+    fast = core.compile(fn, backend=backend)
+    for moved in (True, False, True):
+        seen = []
+        for run in (fn, fast):
+            x = torch.arange(3.0)
+            view = x[1]
+            if moved:
+                view.set_(torch.ones_like(view))
+            results = run(x, view)
+            seen.append(([r.tolist() for r in results], x.tolist(), view.tolist()))
+        assert seen[0] == seen[1]

@@ -135,8 +135,8 @@ class SlotInfo:
 class Epilogue:
     """slots: one entry a graph result; outputs: one entry an output of the program; write_backs: in order of inputs.
 
-    counted: inputs to which nothing is written back, though autograd counts a write: `squeeze_` with nothing to squeeze,
-    a write through another input in whose memory they lie.
+    counted: inputs to which nothing is written back, though autograd counts a write (`squeeze_` with nothing to
+    squeeze, a write that reaches them through the memory of another input).
     """
 
     slots: tuple[SlotInfo, ...]

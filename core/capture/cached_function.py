@@ -10,6 +10,7 @@ from ..errors import Unsupported
 from ..guards.source import CallSource, ConstSource
 from ..variables.base import KnownVariable, VariableTracker
 from ..variables.function import MethodVariable
+from .reached_state import is_out_of_date
 from .special_calls import defer_call
 
 VT = VariableTracker
@@ -66,6 +67,11 @@ class CachedFunctionVariable(KnownVariable):
             raise Unsupported(
                 f"{self.value.__qualname__}() keeps results by arguments that only a run can tell",
                 remedy="call it outside the compiled function, or remove the cache decorator",
+            )
+        if is_out_of_date(tx, getattr(self.value, "__wrapped__", None)):
+            raise Unsupported(
+                f"{self.value.__qualname__}() keeps results, and would run ahead of what the function has changed",
+                remedy="keep what changes out of the cached function, or call it outside the compiled function",
             )
         asked = Asked(
             tuple(value.as_constant() for value in values),

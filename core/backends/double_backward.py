@@ -62,6 +62,7 @@ class EagerBackward:
         self._start_slots = joint.tangent_slots
         every = range(len(joint.epilogue.slots)), range(len(joint.inputs)), ()
         self.slots, self.arguments, self.cuts = every if group is None else group
+        self._beyond = () if group is None else (None,)  # what a forward keeps values of is an argument there
         self.wanted = [item.index for item in joint.inputs if item.is_tensor and item.requires_grad]
         if group is not None:
             self.wanted = list(self.arguments)
@@ -102,7 +103,7 @@ class EagerBackward:
             for _, handle in cuts:
                 handle.remove()
         by_input = dict(zip(self.wanted, found))
-        return (*(by_input.get(index) for index in self.arguments), *found[len(ends) :])
+        return (*(by_input.get(index) for index in self.arguments), *found[len(ends) :], *self._beyond)
 
     def cut(self, outputs: Sequence[Any], values: Sequence[Any]) -> list[tuple[Any, Any]]:
         """The edges at which gradients end besides those of the inputs, each with the handle of a hook that keeps them

@@ -38,6 +38,8 @@ class GroupGraph(TrainingGraph):
     takes: the names of its arguments; gives: the names of its results; everything: names of all values of a run.
     """
 
+    beyond = ("None",)
+
     def __init__(
         self, joint: JointGraph, parts: Partition, state: CallState, groups: Groups, group: NodeGroup, part: Partition
     ) -> None:
@@ -142,11 +144,10 @@ def wrap_groups(
     if state.autocast:
         guards.append(torch_compat.without_autocast_guard())
     write_run(code, [*slots, *extras], inputs, guards)
-    code.line(f"values = {tuple_text([*inputs, *slots, *extras])}")
     for at, (group, part) in enumerate(zip(groups.groups, of_groups)):
         graph = GroupGraph(joint, parts, state, groups, group, part)
-        code.namespace[f"apply{at}"] = _function(graph, captured, joint, group, compile_backward, state)
-        code.line(f"{tuple_text(graph.gives)} = apply{at}({', '.join([*graph.takes, 'values'])})")
+        code.namespace[f"apply{at}"], values = _function(graph, captured, joint, group, compile_backward, state)
+        code.line(f"{tuple_text(graph.gives)} = apply{at}({', '.join([*graph.takes, tuple_text(values)])})")
         write_tables(code, telling_slots(joint, group.starts))
     requires_grad = [item.requires_grad for item in joint.inputs]
     write_epilogue(code, joint.epilogue, captured.outputs, grad_enabled=True, requires_grad=requires_grad)
@@ -162,21 +163,27 @@ def _function(
     group: NodeGroup,
     compile_backward: Callable[[fx.GraphModule], Callable[..., Any]],
     state: CallState,
-) -> Callable[..., Any]:
-    """`apply` of the autograd function of one group: `(*takes, all values) -> its results`."""
+) -> tuple[Callable[..., Any], list[str]]:
+    """`apply` of the autograd function of one group: `(*takes, values) -> its results`; and the names of the values."""
     replay = EagerBackward(captured, joint, graph.parts, state, (graph.given, group.inputs, graph.cut_slots))
     code = Code("forward", ["ctx", *names("x", len(graph.takes)), "values"])
-    code.line(f"{tuple_text(graph.everything)} = values")
+    values = _values(graph, replay)
+    if values:
+        code.line(f"{tuple_text(values)} = values")
     write_keeping(code, graph, replay)
     for name, known in graph.hidden.items():  # for autograd alone: it has the shape, and one element
         made = code.bind(torch.empty_strided, "empty_strided")
         facts = f"dtype={code.bind(known.dtype, 'dtype')}, device={code.bind(known.device, 'device')}"
         code.line(f"{name} = {made}({known.shape!r}, {(0,) * len(known.shape)!r}, {facts})")
     code.line(f"return {tuple_text(graph.gives)}")
-    backward = Code("backward", ["ctx", *names("g", len(graph.gives))])
-    backward.namespace["plain_backward"] = write_backward(graph, compile_backward, replay)
-    backward.line(f"return (*plain_backward(ctx, {', '.join(names('g', len(graph.gives)))}), None)")
-    members = {"forward": staticmethod(code.finish()), "backward": staticmethod(backward.finish())}
+    backward = write_backward(graph, compile_backward, replay)
+    members = {"forward": staticmethod(code.finish()), "backward": staticmethod(backward)}
     function = type("CompiledGraph", (torch.autograd.Function,), members)
     saved.defaults_of(function).rest = None  # type: ignore[attr-defined]
-    return torch_compat.function_apply(function)  # type: ignore[no-any-return]
+    return torch_compat.function_apply(function), values
+
+
+def _values(graph: GroupGraph, replay: EagerBackward) -> list[str]:
+    """The values of a run that a group gives back or keeps something of: no other is passed to it."""
+    wanted = graph.kept_names(replay).union(graph.gives)
+    return [name for name in graph.everything if name in wanted]

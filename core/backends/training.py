@@ -8,7 +8,7 @@ that arrive (backward_parts.py).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,9 @@ from .wrapper import CallState, follow, write_run
 class TrainingGraph:
     """What the generated functions of one joint graph are written from."""
 
+    beyond: Sequence[str] = ()
+    """What a backward returns behind the gradients: None for arguments that have none."""
+
     def __init__(self, joint: JointGraph, parts: Partition, state: CallState) -> None:
         self.joint = joint
         self.parts = parts
@@ -61,6 +64,18 @@ class TrainingGraph:
             prefix = "i" if value.kind == "input" else "s"
             found[0 if value.is_number else 1].append(f"{prefix}{value.index}")
         return found
+
+    def returned(self, gradients: Iterable[str]) -> str:
+        """Source of what a backward returns."""
+        return tuple_text([*gradients, *self.beyond])
+
+    def kept_names(self, replay: EagerBackward) -> set[str]:
+        """The values that the forward's context keeps something of, as the forward names them."""
+        numbers, tensors = self.saved_names()
+        places = [f"{'i' if kind == 'input' else 's'}{index}" for kind, index in self.watched.places]
+        shapes = [self.slots[slot] for slot in self.symbolic_tangents()]
+        of_replay = [f"i{at}" for at in (*replay.scalars, *replay.held, *replay.versioned)]
+        return {*numbers, *tensors, *places, *shapes, *of_replay}
 
     def symbolic_tangents(self) -> list[int]:
         """Slots whose gradient has symbolic sizes: the forward keeps their shape, for zeros."""
@@ -245,7 +260,7 @@ class _Parts:
         """The rest of the function: gradients in the recorded form, what was saved, the run, and the results."""
         graph = self._graph
         if not present and graph.joint.tangents:
-            code.line(f"return {tuple_text(['None'] * len(graph.parts.gradients))}")
+            code.line(f"return {graph.returned(['None'] * len(graph.parts.gradients))}")
             return code.finish()
         part = graph.backwards.part(present)
         code.namespace.update(replay=self._replay, Tensor=torch.Tensor, strided=torch.strided)
@@ -271,7 +286,7 @@ class _Parts:
             write_run(code, names("r", count), arguments, [torch_compat.without_autocast_guard()])
             for at in set(shared_gradients(part.module)).intersection(part.gradients):
                 code.line(f"r{at} = r{at}.clone()")
-        code.line(f"return {tuple_text('None' if at is None else f'r{at}' for at in part.gradients)}")
+        code.line(f"return {graph.returned('None' if at is None else f'r{at}' for at in part.gradients)}")
         function = code.finish()
         compiled = self._compiled
         self._compiled += 1
@@ -297,7 +312,7 @@ class _Parts:
         code.line("except RuntimeError:")
         code.line(f"    if {code.bind(is_asked, 'is_asked')}(ctx, {edges!r}):")
         code.line("        raise")
-        code.line(f"    return {tuple_text(['None'] * len(part.gradients))}")
+        code.line(f"    return {graph.returned(['None'] * len(part.gradients))}")
 
 
 def _open_saved(code: Code, graph: TrainingGraph, part: BackwardPart, tensors: Sequence[str]) -> None:

@@ -231,6 +231,8 @@ def _diff(parsed: argparse.Namespace) -> int:
         for kind, lines in changed.items():
             for line in lines:
                 print(f"{kind}: {line}")
+        if not any(changed.values()):
+            print("no test came out differently")
     return FOUND if changed["worse"] or changed["gone"] else OK
 
 

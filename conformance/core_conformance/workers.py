@@ -22,8 +22,8 @@ from core.errors import SuiteMisused
 
 from .messages import for_report
 
-START_S = 120.0
-"""How long a worker may take until its first test."""
+START_S = 300.0
+"""How long a worker may take until its first test: seconds where the machine is idle, minutes where it is not."""
 LISTED = (0, 5)
 """With what pytest ends where every file could be read and, as in a listing, nothing was to run."""
 KEPT = (

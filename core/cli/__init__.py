@@ -9,6 +9,7 @@ the registry is imported when it runs.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -43,6 +44,20 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(given)
+        sys.stdout.flush()  # what can't be written is found here, not when the interpreter ends
+        return code
+    except BrokenPipeError:
+        _say_no_more()
+        return OK  # the reader of our output has seen enough
+    except OSError as error:
+        print(f"core: {error}", file=sys.stderr)
+        _say_no_more()
+        return FOUND
+
+
+def _run(given: list[str]) -> int:
     parser = _parser(given)
     try:
         parsed = parser.parse_args(given)
@@ -60,8 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report_usage(wrong, as_json=parsed.json)
     except CoreError as error:
         return _report_error(error, as_json=parsed.json)
-    except BrokenPipeError:
-        return OK  # the reader of our output has seen enough
+
+
+def _say_no_more() -> None:
+    """What is still to be written would fail again when the interpreter ends."""
+    if sys.__stdout__ is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from typing import Any
 from ..backends import refusals
 from ..backends.discovery import InstalledBackend
 from ..backends.foreign import ForeignBackend
+from ..backends.lock import LockError, read_lock
 from ..backends.manifest import running_versions
 from ..backends.registry import Registry
 from ..backends.versions import in_range
@@ -44,7 +45,7 @@ def examine(registry: Registry, name: str | None = None, *, verify: bool = False
     if name is not None:
         foreign = registry.find_foreign(name)
         return _foreign(registry, foreign, verify) if foreign else _backend(registry, registry.find(name), verify)
-    findings = [_python(), _torch(), *_shadowing(Path.cwd()), *_settings()]
+    findings = [_python(), _torch(), *_shadowing(Path.cwd()), *_settings(), *_lock(registry)]
     findings += [*_conflicts(registry), *_strangers(registry), *_quarantined(registry), *registry.findings()]
     with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
         for found in pool.map(lambda backend: _backend(registry, backend, verify), registry.installed()):
@@ -84,6 +85,19 @@ def _shadowing(folder: Path) -> list[Finding]:
 def _settings() -> Iterator[Finding]:
     for line in unknown_keys():
         yield Finding("warning", line, "correct or remove it")
+
+
+def _lock(registry: Registry) -> Iterator[Finding]:
+    """A lock that is required and absent or unreadable leaves every plugin out."""
+    if registry.policy.require_lock:
+        path, why = registry.policy.lock_file, ""
+        try:
+            why = "" if read_lock(path) is not None else f"there is no {path}"
+        except LockError as error:
+            why = str(error)
+        if why:
+            text = f"require_lock = true, and {why}: every plugin is left out"
+            yield Finding("error", text, "look at what is installed, then run `python -m core lock`")
 
 
 def _conflicts(registry: Registry) -> Iterator[Finding]:

@@ -35,6 +35,27 @@ def rows(capsys, *arguments):
     return code, {row["name"]: row for row in json.loads(out)}
 
 
+# -- output -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--all"], ["conformance", "--json"]])
+def test_output_that_can_not_be_written_is_told_in_one_line(site, arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "core", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1 and "No space left" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_output_that_nobody_reads_is_no_failure(site):
+    command = [sys.executable, "-m", "core", "list", "--all"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 0
+
+
 # -- list and search --------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +295,16 @@ def test_doctor_gives_the_remedy_of_what_can_not_be_used(site, capsys, extra, wo
     add(site, "core-alpha", "alpha", extra=extra)
     code, (finding,) = findings(capsys, "alpha")
     assert code == 1 and words in finding["text"] and remedy in finding["remedy"]
+
+
+@pytest.mark.parametrize("content, words", [(None, "there is no"), ("garbage", "is no lock file of core")])
+def test_doctor_finds_a_required_lock_that_is_absent_or_damaged(site, tmp_path, capsys, content, words):
+    (tmp_path / "pyproject.toml").write_text("[tool.core.plugins]\nrequire_lock = true\n")
+    if content is not None:
+        (tmp_path / "core.lock").write_text(content)
+    code, found = findings(capsys)
+    (finding,) = [each for each in found if "every plugin is left out" in each["text"]]
+    assert code == 1 and finding["level"] == "error" and words in finding["text"]
 
 
 def test_doctor_warns_of_a_torch_that_core_was_not_tested_with(monkeypatch):

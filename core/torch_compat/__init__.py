@@ -25,6 +25,7 @@ from .active_modes import (  # noqa: F401 - names of this package
 )
 from .bare_peer import put_bare_package, take_bare_package, without_peer_package
 from .expressions import calculated, in_its_order, write_expression  # noqa: F401 - names of this package
+from .sums import check_beliefs
 from .training import (  # noqa: F401 - names of this package
     delayed_error,
     inference_mode_functions,
@@ -125,6 +126,7 @@ def shape_env(*, scalar_outputs: bool) -> Any:
     """A ShapeEnv in which no size is special: equal sizes get symbols of their own, 0 and 1 stay symbolic."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+    check_beliefs()
     return ShapeEnv(
         specialize_zero_one=False,
         duck_shape=False,

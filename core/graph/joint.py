@@ -61,6 +61,8 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
     hidden: tuple[Any, ...] = ()
     if plain is None and starts:
         reach, groups, hidden = _reach(record, plan, starts, wanted)
+        if not all(reach.inputs):  # its gradient arrives nowhere but at a tensor made inside
+            _refuse_own_leaf(record)
     of_groups = groups.groups if groups is not None else ()
     cuts = Cuts([*(plan.slot_fakes[at] for at in starts), *hidden], of_groups)
     with cuts:
@@ -175,8 +177,12 @@ def _refuse_leaves_made_inside(record: AtenRecord, outputs: tuple[Any, ...]) -> 
     bases = [fake._base if _inherits_gradients(fake) else fake for fake in carrying]
     leaf_seen = any(fake.is_leaf and id(fake) not in inputs for fake in bases)
     if leaf_seen or (carrying and not any(inputs.values())):
-        record.refuse("a tensor made in the graph takes gradients")
-        raise RecorderRefused(str(record.refused), instead="the graph runs as captured")
+        _refuse_own_leaf(record)
+
+
+def _refuse_own_leaf(record: AtenRecord) -> None:
+    record.refuse("a tensor made in the graph takes gradients")
+    raise RecorderRefused(str(record.refused), instead="the graph runs as captured")
 
 
 def _inherits_gradients(fake: Any) -> bool:

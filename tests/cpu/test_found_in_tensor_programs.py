@@ -424,3 +424,19 @@ def test_an_error_without_gradients_leaves_them_on_where_the_graph_runs_as_captu
         with pytest.raises(RuntimeError, match="out of bounds"):
             compiled(x, y)
         assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_leaf_made_inside_takes_gradients_beside_inputs_that_do(backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+
+    def fn(x, z):
+        own = z.sum()
+        own.requires_grad_()
+        return own.frac(), x * 2
+
+    compiled = core.compile(fn, backend=backend)
+    results = [run(torch.ones(3, requires_grad=True), torch.ones(1)) for run in (fn, compiled)]
+    assert [[r.requires_grad for r in each] for each in results] == [[True, True]] * 2
+    for own, doubled in results:
+        (own + doubled.sum()).backward()

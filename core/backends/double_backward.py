@@ -143,10 +143,11 @@ class EagerBackward:
     def _matters(self, index: int, gradients: Sequence[Any]) -> bool:
         """Whether a result that a gradient came for is made of an input."""
         slots = [slot for slot, gradient in zip(self.slots, gradients) if gradient is not None]
-        if any(isinstance(slot, HiddenStart) for slot in slots):
+        known = [slot for slot in slots if not isinstance(slot, HiddenStart)]
+        if len(known) < len(slots):
             return True
         nodes = [node for node in self._graph.nodes if node.op == "placeholder"]
-        return _reaches(nodes[index], [self._results[slot] for slot in slots])
+        return _reaches(nodes[index], [self._results[slot] for slot in known])
 
     def _private(self, index: int, value: Any) -> Any:
         """A tensor with its own gradient edge: hooks of the original run in the outer backward, not here."""

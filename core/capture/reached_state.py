@@ -1,4 +1,4 @@
-"""What a Python function's code can reach outside: for functions that tracing calls for real, ahead of what it replays."""
+"""What the code of a Python function can reach outside, for functions that tracing calls ahead of what it replays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def reached(fn: Any, seen: set[int] | None = None) -> Iterator[Reached]:
 
 
 def is_out_of_date(tx: Any, fn: Any) -> bool:
-    """Whether the function, called now, could see what traced code has not written back yet, or change what it knows."""
+    """Whether the function, called now, could miss what traced code has changed, or change what that knows."""
     for each in reached(fn):
         if each.namespace is not None:
             bound, _ = tx.side_effects.global_value(each.namespace, each.name)

@@ -65,6 +65,9 @@ _COMPARISONS = {
     operator.eq: ("__eq__", "__eq__", "=="),
     operator.ne: ("__ne__", "__ne__", "!="),
 }
+_OPERATORS = frozenset(
+    f"__{place}{name}__" for name, _ in _ARITHMETIC.values() for place in ("", "r", "i")
+) | frozenset(name for names in _COMPARISONS.values() for name in names[:2])
 _UNARY = {
     operator.neg: ("__neg__", "unary -"),
     operator.pos: ("__pos__", "unary +"),
@@ -377,12 +380,25 @@ def _touches_graph(left: VT, right: VT) -> bool:
 
 def _beside(tx: Tracer, tracker: VT, other: VT) -> VT:
     """An operand as it acts beside the other: a tensor takes a known number of NumPy's for Python's, and such a number
-    takes a symbolic one for its value."""
+    takes a symbolic one for its value; so does one of a class with operators of its own. Of other numbers beside a
+    symbolic one (a bool, a member of an enum) the number counts."""
     if tracker.kind == "constant" and other.kind == "tensor" and _is_of_numpy(tracker):
         return tx.constant(tracker.as_proxy())
-    if tracker.kind == "symbolic" and other.kind == "constant" and _is_of_numpy(other):
-        return tracker.specialize(tx)  # type: ignore[attr-defined]
+    if tracker.kind == "symbolic" and other.kind == "constant":
+        ours = _is_of_numpy(other) or isinstance(other.as_constant(), _NUMBERS) and _has_operators(other.python_type())
+        return tracker.specialize(tx) if ours else tracker  # type: ignore[attr-defined]
+    if tracker.kind == "constant" and other.kind == "symbolic" and other.python_type() is not bool:
+        value = tracker.as_constant()
+        if isinstance(value, int) and type(value) is not int and not _has_operators(type(value)):
+            return tx.constant(int(value))
     return tracker
+
+
+def _has_operators(cls: type) -> bool:
+    """Whether a class that extends a number's has operators written in Python."""
+    if cls in _NUMBERS:
+        return False
+    return any(isinstance(find_special(cls, name), types.FunctionType) for name in _OPERATORS)
 
 
 def _is_of_numpy(tracker: VT) -> bool:
@@ -392,7 +408,8 @@ def _is_of_numpy(tracker: VT) -> bool:
 def _arithmetic(tx: Tracer, op: Op, left: VT, right: VT) -> VT | None:
     name, _ = _ARITHMETIC[op]
     if _touches_graph(left, right):
-        left, right = _as_number(left, f"__{name}__"), _as_number(right, "")
+        asked = None if left.kind == "tensor" else f"__r{name}__"  # a tensor on the left takes the number by itself
+        left, right = _as_number(left, f"__{name}__"), _as_number(right, asked)
         if _graph_operands(left, right):
             return _graph_node(tx, op, left, right)
         left_counts = left.kind == "symbolic" and left.python_type() is not float
@@ -405,8 +422,9 @@ def _arithmetic(tx: Tracer, op: Op, left: VT, right: VT) -> VT | None:
     return _try_both(tx, left, right, f"__{name}__", f"__r{name}__")
 
 
-def _as_number(tracker: VT, own: str) -> VT:
-    """The number that an object extends, as C code sees it; the object where its class has an operator of its own."""
+def _as_number(tracker: VT, own: str | None) -> VT:
+    """The number that an object extends, as C code sees it; the object where its class has an operator of its own.
+    own: the name of that operator, None where it is not asked."""
     payload = getattr(tracker, "payload", None)
     if payload is None or payload.kind != "constant" or not isinstance(payload.as_constant(), _NUMBERS):
         return tracker
@@ -517,7 +535,7 @@ def _no_operator(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
 def _compare(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     name, reflected, sign = _COMPARISONS[op]
     if _touches_graph(left, right):
-        left, right = _as_number(left, name), _as_number(right, "")
+        left, right = _as_number(left, name), _as_number(right, reflected)
         if _graph_operands(left, right):
             return _node_or_value(tx, op, left, right)
         other = right if left.kind in GRAPH_KINDS else left

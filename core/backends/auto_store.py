@@ -95,19 +95,21 @@ def write(key: str, decision: Mapping[str, Any]) -> None:
 
 @contextmanager
 def on_trial(key: str, candidates: Sequence[str]) -> Iterator[None]:
-    """Around what runs code of candidates (`name distribution version`). An Exception is an answer; a note that stays
-    says that the process ended in here, or that somebody interrupted it."""
+    """Around what runs code of candidates (`name distribution version`).
+
+    A note that stays says that the process ended in here, or that an exception left it, as when somebody interrupts it.
+    """
     notes = [_note(key, candidate) for candidate in candidates]
     _leave(notes, "running")
+    came_back = False
     try:
         yield
-    except Exception:
-        _take_away(notes)
-        raise
-    except BaseException:
-        _leave(notes, "interrupted")
-        raise
-    _take_away(notes)
+        came_back = True
+    finally:
+        if came_back:
+            _take_away(notes)
+        else:
+            _leave(notes, "interrupted")
 
 
 def lost_trial(key: str, candidate: str) -> str:

@@ -29,9 +29,9 @@ from ..variables.identity import IdentityVariable
 from ..variables.literal import from_result, is_literal
 from .breaks import NeedsFrame
 from .special_calls import Handler, callable_object, function
+from .tracebacks import TracebackVariable
 
 VT = VariableTracker
-from .tracebacks import TracebackVariable
 
 
 def known(tx: Any, what: str, args: Sequence[VT], kwargs: dict[str, VT]) -> tuple[list[Any], dict[str, Any]]:
@@ -120,6 +120,7 @@ def asked(fn: Callable[..., Any]) -> Callable[..., VT]:
         guard_answer(tx, fn, values, answer)
         return tx.constant(answer)
 
+    return handler
 
 
 for _fn in (sys.getrecursionlimit, sys.get_int_max_str_digits):

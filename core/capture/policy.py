@@ -179,7 +179,7 @@ def is_stdlib(module: str) -> bool:
 
 
 def is_trusted(module: str) -> bool:
-    """True for modules whose names are not guarded: nobody rebinds them in a running program."""
+    """True for modules of torch, of the standard library and of core's own: what importing them does is no secret."""
     root = module.partition(".")[0]
     return root == "torch" or module.startswith(POLYFILLS) or root in sys.stdlib_module_names and module != "__main__"
 

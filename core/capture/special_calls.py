@@ -24,6 +24,7 @@ from ..guards.checks import Is, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
 from ..torch_compat import function_modes
 from ..variables import function_mode, tensor_subclass
+from ..variables.answers import guard_answer
 from ..variables.base import BuiltinMethodVariable, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.context import CONTEXT_CLASSES
@@ -483,7 +484,29 @@ for _name in LOGGER_METHODS:
 
 @callable_object(warnings.warn)
 def warn(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
-    """A warning is given when the graph has run."""
+    """A warning is given when the graph has run, unless a filter makes it an exception."""
     if tx.trace.catching_warnings:
         raise Unsupported("a warning that the program catches is not traced", remedy="warn outside")
+    category = _category(tx, args, kwargs)
+    raises = _is_raised(category)
+    guard_answer(tx, _is_raised, [category], raises)
+    if raises:
+        raise Unsupported("a warning that a filter turns into an exception is not traced", remedy="warn outside")
     return defer_call(tx, warnings.warn, args, kwargs)
+
+
+def _category(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> type[Warning]:
+    """The class of a warning: the one given, or that of a message which is a warning itself."""
+    given = (args[1] if len(args) > 1 else kwargs.get("category") or tx.constant(None)).realize(tx)
+    found = given.as_python_object() if given.kind in ("class", "builtin") else None
+    if found is None and args:
+        found = args[0].realize(tx).python_type()
+    return found if isinstance(found, type) and issubclass(found, Warning) else UserWarning
+
+
+def _is_raised(category: type[Warning]) -> bool:
+    """Whether some filter raises warnings of this category, or of some class below or above it."""
+    return any(
+        action == "error" and (issubclass(category, kind) or issubclass(kind, category))
+        for action, _, kind, *_ in warnings.filters
+    )

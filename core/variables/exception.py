@@ -141,11 +141,13 @@ class ExceptionVariable(UserObjectVariable):
     def _add_note(self, tx: Tracer, note: VT) -> VT:
         if not issubclass(note.python_type(), str):
             tx.raise_exception(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
-        notes = self.written.get(NOTES)
+        notes = self.own_attribute(tx, NOTES)
         if notes is None:
             self.set_attr(tx, NOTES, tx.new_list([note]))
+        elif not issubclass(notes.python_type(), list):
+            tx.raise_exception(TypeError, "Cannot add note: __notes__ is not a list")
         else:
-            notes.realize(tx).call_method(tx, "append", [note], {})
+            notes.call_method(tx, "append", [note], {})
         return tx.constant(None)
 
     def reconstruct(self, emit: Emitter) -> None:

@@ -428,7 +428,9 @@ def _as_number(tracker: VT, own: str | None) -> VT:
     payload = getattr(tracker, "payload", None)
     if payload is None or payload.kind != "constant" or not isinstance(payload.as_constant(), _NUMBERS):
         return tracker
-    return tracker if isinstance(find_special(tracker.python_type(), own), types.FunctionType) else payload
+    if own is not None and isinstance(find_special(tracker.python_type(), own), types.FunctionType):
+        return tracker
+    return payload
 
 
 def _graph_node(tx: Tracer, op: Op, left: VT, right: VT) -> VT:

@@ -72,7 +72,7 @@ def _text(tx: Tracer, tracker: VT, function: Any, outer: frozenset[int]) -> str:
         return run(tx, function, [tracker.as_constant()])
     if tracker.kind == "torch_function":
         return run(tx, function, [tracker.as_python_object()])  # type: ignore[attr-defined]
-    if tracker.kind in BRACKETS or tracker.kind in ("dict", "set", "slice"):
+    if tracker.kind in BRACKETS or tracker.kind in ("dict", "dict_view", "set", "slice"):
         return _container(tx, tracker, outer)
     if tracker.kind == "exception" or getattr(tracker, "payload", None) is not None:
         return _checked(tx, tracker.call_method(tx, name, [], {}).realize(tx), name)
@@ -118,6 +118,8 @@ def _container(tx: Tracer, tracker: Any, outer: frozenset[int]) -> str:
     if tracker.kind == "dict":
         return _dict(tx, tracker, text)
     items = [text(item) for item in tracker.unpack(tx)]
+    if tracker.kind == "dict_view":
+        return f"{cls.__name__}([{', '.join(items)}])"
     if tracker.kind == "set":
         name = "" if cls is set else cls.__name__
         if not items:

@@ -311,3 +311,13 @@ def test_a_tuple_among_the_codes_constants_is_one_object_in_every_call():
         fixed = [[pair for pair in pairs if pair[1] != "a"] for pairs in kept]
         assert [one is other for one, other in zip(*fixed)] == [True, True]
     assert (core.stats()["graphs"], core.stats()["breaks"]) == (2, 0)
+
+
+def test_text_of_the_views_of_a_dict():
+    def fn(x):
+        plain, ordered = {"a": 1, "b": (2,)}, collections.OrderedDict(c=3)
+        return x + 1, [repr(view) for held in (plain, ordered) for view in (held.keys(), held.values(), held.items())]
+
+    core.reset()
+    assert core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2))[1] == fn(torch.ones(2))[1]
+    assert core.stats()["graphs"] == 1

@@ -518,3 +518,27 @@ def test_a_caught_exception_keeps_no_argument_of_its_frames_alive():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_notes_are_added_to_what_the_attribute_holds():
+    def program(x):
+        error, seen = ValueError("a"), []
+        error.add_note("first")
+        error.add_note("second")
+        seen.append(list(error.__notes__))
+        del error.__notes__
+        error.add_note("third")
+        seen.append(list(error.__notes__))
+        error.__notes__ = 42
+        for note in ("fourth", 4):
+            try:
+                error.add_note(note)
+            except TypeError as refused:
+                seen.append(str(refused))
+        return x + 1, seen
+
+    core.reset()
+    result, seen = core.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+    wanted, told = program(torch.ones(2))
+    assert torch.equal(result, wanted) and seen == told
+    assert core.stats()["graphs"] == 1

@@ -43,6 +43,8 @@ class History:
         self.cases: dict[str, set[tuple[int, bool]]] = {}  # (dimension, whether its size was 0 or 1), as seen
         self.open_sizes = True  # a dimension of both kinds may get a symbol without a value
         self.changing_classes: set[str] = set()
+        self.known_buffers: set[str] = set()  # names of buffers whose numbers decisions depend on
+        self.buffers: dict[str, set[int]] = {}  # by the name of the source: the numbers that were known
 
     def remember(self, policy: CapturePolicy) -> None:
         """Take over what a finished capture saw."""

@@ -12,6 +12,7 @@ from .. import torch_compat
 from ..bytecode.opcodes import LOOP_EXIT, SEND_KEEPS_RECEIVER, TABLE
 from ..errors import Unsupported
 from ..graph.builder import GraphValue
+from ..graph.refusals import NeedsSymbols
 from ..graph.wrapper_tensors import is_wrapper
 from ..guards.checks import DictKeys, Is, Length, NotSameAs
 from ..guards.source import DictItemSource, InstanceDictSource, ModuleSource
@@ -32,7 +33,7 @@ from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
 from ..variables.wrapper_class import check_class
 from ..variables.wrapper_tensor import WrapperTensorVariable
-from . import policy, wrapping
+from . import known_buffers, policy, wrapping
 from .caught_errors import refuse_uncatchable
 from .first_calls import refuse_drawing
 from .opcodes.host import Host
@@ -167,6 +168,9 @@ class TracerServices(Host):
 
         return descriptor(self, cls, args)
 
+    def learn(self, values: Iterable[VT]) -> None:
+        known_buffers.learn(self, values)
+
     def draw(self, generator: VT, method: str, values: Sequence[Any], keywords: dict[str, Any]) -> VT:
         from .first_calls import draw
 
@@ -241,7 +245,9 @@ class TracerServices(Host):
         mark = len(self.builder.recorded_calls)
         try:
             result = call(target, values, keywords, line=self.line)
-        except Unsupported:
+        except Unsupported as refusal:
+            if isinstance(refusal, NeedsSymbols):
+                self.learn(known_buffers.numbers_among(self, (*args, *kwargs.values())))
             raise
         except Exception as error:
             if error is not self.builder.raised:

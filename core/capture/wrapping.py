@@ -73,6 +73,7 @@ from ..variables.untraced_tensor import is_own_parameter, reason_against, untrac
 from . import policy
 from .cached_function import CachedFunctionVariable
 from .dynamic import is_buffer_source
+from .known_buffers import make_known
 
 VT = VariableTracker
 
@@ -215,6 +216,7 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
             tx.guard(source, Is(value))
     kind = ClassedTensorVariable if is_own_parameter(value) else TensorVariable
     tracker = kind(result, type(value), source, value)
+    tracker.known = make_known(tx, value, result.fake, source)
     tx.trace.remember(result, tracker)
     return tracker
 

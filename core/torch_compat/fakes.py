@@ -125,3 +125,9 @@ def is_bare_fake(mode: Any, tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and not (tensor.is_conj() or tensor.is_neg())
     )
+
+
+def give_constant(mode: Any, fake: Any, constant: torch.Tensor) -> None:
+    """Let a fake tensor know its value, until something writes to it. Checked with torch 2.13."""
+    fake.constant = constant
+    mode.fake_tensor_converter.add_constant_storage_mapping(fake)

@@ -103,7 +103,7 @@ def _bool(tx: Tracer, x: VT | None = None, /) -> VT:
     x = x.realize(tx) if x is not None else tx.constant(False)
     if x.kind == "tensor_truth":
         return x
-    unknown = tensor_truth.truth_of(tx, x) if x.kind == "tensor" and x.known_number() is None else None  # type: ignore[attr-defined]
+    unknown = tensor_truth.truth_of(tx, x) if x.kind == "tensor" and x.needed_number(tx) is None else None  # type: ignore[attr-defined]
     return unknown if unknown is not None else tx.constant(tx.truth(x))
 
 

@@ -190,7 +190,7 @@ def as_index(tx: Tracer, tracker: VT, message: str = "") -> int:
     tracker = tracker.realize(tx)
     if tracker.kind == "symbolic":
         tracker = tracker.specialize(tx)  # type: ignore[attr-defined]
-    if tracker.kind == "tensor" and isinstance(tracker.known_number(), int):  # type: ignore[attr-defined]
+    if tracker.kind == "tensor" and isinstance(tracker.needed_number(tx), int):  # type: ignore[attr-defined]
         return operator.index(tracker.known_number())  # type: ignore[attr-defined]
     if tracker.kind == "tensor":
         raise Unsupported(

@@ -174,7 +174,7 @@ def unary(tx: Tracer, op: Op, operand: VT) -> VT:
 def negation(tx: Tracer, operand: VT) -> VT:
     """not object."""
     operand = operand.realize(tx)
-    if operand.kind == "tensor" and operand.known_number() is None:  # type: ignore[attr-defined]
+    if operand.kind == "tensor" and operand.needed_number(tx) is None:  # type: ignore[attr-defined]
         operand = tensor_truth.truth_of(tx, operand) or operand
     if operand.kind == "tensor_truth":
         return operand.negated(tx)  # type: ignore[attr-defined]

@@ -160,6 +160,9 @@ class Tracer(Protocol):
     def register_hook(self, tensor: Any, method: str, hook: VT) -> VT:
         """tensor.method(hook); the tracker of the handle."""
 
+    def learn(self, values: Iterable[Any]) -> None:
+        """Trace anew, knowing the buffers that tensors of one whole number come from; return where that is no help."""
+
     def draw(self, generator: Any, method: str, values: Sequence[Any], keywords: dict[str, Any]) -> VT:
         """What generator.method(...) gives, drawn anew in each call of the frame."""
 

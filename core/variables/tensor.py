@@ -77,6 +77,7 @@ class TensorVariable(VariableTracker):
         self.value = value
         self.cls = cls
         self.real = real  # the input tensor itself, for graph inputs
+        self.known = False  # an input whose number is part of the entry
         self.attributes: dict[str, VT] = {}
         self.hooks: list[VT] = []  # registered by the traced code, on a tensor from outside
 
@@ -93,15 +94,22 @@ class TensorVariable(VariableTracker):
     def known_value(self) -> Any:
         """The numbers of a tensor made of literals, as tolist() gives them; None where only a run can tell."""
         constant = getattr(self.fake, "constant", None)
-        return None if constant is None or self.source is not None else constant.tolist()
+        return None if constant is None or self.source is not None and not self.known else constant.tolist()
 
     def known_number(self) -> Any:
         """The one number of a tensor made of a literal; None where only a run can tell."""
         return self.known_value() if self.fake.ndim == 0 else None
 
+    def needed_number(self, tx: Tracer) -> Any:
+        """As known_number, where a decision depends on it."""
+        number = self.known_number()
+        if number is None and self.fake.ndim == 0:
+            tx.learn([self])
+        return number
+
     def truth(self, tx: Tracer) -> bool:
         function_mode.refuse(tx, "the truth of a tensor")
-        number = self.known_number()
+        number = self.needed_number(tx)
         if number is not None:
             return bool(number)
         raise Unsupported(
@@ -249,7 +257,7 @@ class TensorVariable(VariableTracker):
             if result is not None:
                 return result
         if name in ("item", "tolist", "__int__", "__float__", "__index__") and not args and not kwargs:
-            number = self.known_number() if name != "tolist" else self.known_value()
+            number = self.needed_number(tx) if name != "tolist" else self.known_value()
             if number is not None:
                 return tx.constant(number)
         if name == "tolist" and not args and not kwargs and tx.builder.scalar_outputs:
@@ -377,7 +385,7 @@ class TensorVariable(VariableTracker):
         return self.length(tx)
 
     def op_bool(self, tx: Tracer) -> VT | None:
-        unknown = tensor_truth.truth_of(tx, self) if self.known_number() is None else None
+        unknown = tensor_truth.truth_of(tx, self) if self.needed_number(tx) is None else None
         return unknown if unknown is not None else tx.constant(self.truth(tx))
 
     def op_contains(self, tx: Tracer, item: VT) -> VT | None:

@@ -24,6 +24,7 @@ from ..graph.wrapper_tensors import is_wrapper
 from ..options import CompileOptions
 from ..plugin import Artifact, Backend, Capabilities, CompileContext, Option, Unsupported
 from ..settings import config
+from ..torch_compat.tensor_hooks import has_saved_tensor_hooks
 from . import auto_store
 from .artifact import first_line, graph_device
 from .auto_trial import Copies, Reference, Run, measure, ratio_of, run_once, size_bytes
@@ -151,6 +152,8 @@ class _Choice:
             return "frozen: there is no stored decision for this graph"
         if self.options.freeze:
             return "weights are constants (freeze=True): copies of them are others"
+        if has_saved_tensor_hooks():  # a checkpoint: each run has to save the same
+            return "it is called under saved-tensor hooks, which runs for comparison would call"
         return unmeasurable(self.captured)
 
     # -- the calls up to the decision ----------------------------------------------------------------------------------

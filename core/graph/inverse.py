@@ -138,6 +138,8 @@ def at_origin(memory: Memory, node: fx.Node) -> fx.Node:
 
 def as_strided_in(memory: Memory, root: Alias, node: fx.Node, alias: Alias) -> fx.Node:
     """as_strided is relative to the storage, so it is always taken from the root."""
+    if alias.val.dtype is not root.val.dtype:
+        raise Refused("as_strided is taken of a view that reads its memory as another dtype")
     size, stride = _geometry(memory, alias.val)
     offset = alias.val.storage_offset()
     if node.op != "placeholder" or root.store.version:

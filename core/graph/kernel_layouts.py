@@ -315,7 +315,7 @@ _RULES: dict[str, Layout] = {
     **dict.fromkeys(("upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d"), _of(0)),
     **dict.fromkeys(("upsample_bicubic2d", "native_group_norm"), _of(0)),
     "native_group_norm_backward": _of(1),
-    **dict.fromkeys(("log_sigmoid_forward", "masked_fill", "linalg_vector_norm", "tril", "triu"), _ordered),
+    **dict.fromkeys(("log_sigmoid_forward", "masked_fill", "linalg_vector_norm", "tril", "triu", "isin"), _ordered),
     **dict.fromkeys(("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward"), _ordered),
     **dict.fromkeys(("_softmax", "_log_softmax", "rrelu_with_noise"), _ordered),
     **dict.fromkeys(
@@ -334,6 +334,8 @@ def _layout_of(op: Any) -> Layout | None:
     name = op._schema.name.partition("::")[2]
     if op.namespace != "aten" or op._schema.is_mutable and not any(part in name for part in _WRITING):
         return None
+    if op is torch.ops.aten.pow.Scalar:  # its result is made before the iterator looks at the operand
+        return _ordered
     if name in _RULES:
         return _RULES[name]
     return iterated if torch.Tag.pointwise in op.tags and name not in _SEVERAL else None

@@ -208,3 +208,31 @@ def test_what_is_rolled_lies_so_with_symbolic_sizes_too(layout, how):
     for size in (3, 5, 4):
         x = LAID_OUT[layout](size)
         assert fast(x).stride() == x.roll(*how).stride()
+
+
+OTHER_OPERANDS = {
+    "a power of a number": lambda x: 2**x,
+    "a power of one": lambda x: 1**x,
+    "is it a number": lambda x: torch.isin(x, 1),
+    "is it one of few": lambda x: torch.isin(x, torch.tensor([1.0, 2.0])),
+    "is it one of many": lambda x: torch.isin(x, torch.arange(50.0)),
+}
+
+
+@pytest.mark.parametrize("layout", LAID_OUT)
+@pytest.mark.parametrize("name", OTHER_OPERANDS)
+def test_results_whose_memory_is_made_before_the_operand_is_looked_at_lie_in_order(name, layout):
+    core.reset()
+    x, fn = LAID_OUT[layout](3), OTHER_OPERANDS[name]
+    assert core.compile(fn, backend="aot_eager")(x).stride() == fn(x).stride()
+
+
+def test_strides_of_a_view_with_another_dtype_are_its_own(monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+
+    def fn(x):
+        return torch.view_as_real(x).as_strided((2, 2), (1, 1)).sin()
+
+    core.reset()
+    x = torch.randn(4, 2, dtype=torch.complex64)
+    assert torch.equal(core.compile(fn, backend="aot_eager")(x), fn(x))

@@ -13,7 +13,7 @@ from torch import fx
 
 from ..ir import expr
 from ..ir.body import BodyBuilder
-from ..ir.dtypes import FLOATING
+from ..ir.dtypes import FLOATING, HALF
 from ..ir.expr import Index
 from ..ir.nodes import View, loop_vars
 from .pointwise import broadcast_index
@@ -430,7 +430,9 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """With running statistics only: training mode mutates and is called as it is."""
+    """By running statistics, or by the batch's own; running statistics that are to be written are ATen's."""
+    if mean is None and var is None:
+        return batch_norm_alone(lowering, node, x, weight, bias, training, momentum, eps)
     if training or mean is None or var is None:
         return NotImplemented
     return batch_norm_inference(lowering, node, x, weight, bias, mean, var, momentum, eps)
@@ -469,6 +471,48 @@ def _batch_normalised(
     return stored(lowering, node, fake, dtype, formula, x, *channels, *parameters)
 
 
+@lowers("_native_batch_norm_legit.no_stats")
+def batch_norm_alone(
+    lowering: Any,
+    node: fx.Node,
+    x: View,
+    weight: View | None,
+    bias: View | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """(out, batch mean, batch rstd), where no running statistics are kept."""
+    if any(not isinstance(s, int) or s == 0 for s in x.sizes) or x.dtype in HALF:
+        return NotImplemented
+    return _by_batch(lowering, node, node.meta["val"], x, weight, bias, eps)[:3]
+
+
+def _by_batch(
+    lowering: Any,
+    node: fx.Node,
+    fakes: Sequence[Any],
+    x: View,
+    weight: View | None,
+    bias: View | None,
+    eps: float,
+) -> tuple[View, View, View, View, View]:
+    """(out, mean, rstd, mean in the type computed in, sum of squared distances from it) over all but the channels."""
+    dtype = accumulator(x.dtype)
+    rank = len(x.sizes)
+    dims = [k for k in range(rank) if k != 1]
+    average, spread = moments(lowering, node, x, dims, keepdim=True)
+    rstd = inverse_deviation(lowering, node, spread, expr.product(x.sizes[d] for d in dims), eps, dtype)
+    parameters = [_along_channels(p, rank) for p in (weight, bias) if p is not None]
+
+    def formula(body: BodyBuilder, a: int, m: int, r: int, *rest: int) -> int:
+        value = body.op("mul", body.op("sub", a, m), r)
+        return _scale_shift(body, value, rest, weight is not None, bias is not None)
+
+    out = stored(lowering, node, fakes[0], dtype, formula, x, average, rstd, *parameters)
+    return out, _as(lowering, node, fakes[1], average), _as(lowering, node, fakes[2], rstd), average, spread
+
+
 @lowers("_native_batch_norm_legit_functional")
 def batch_norm_functional(
     lowering: Any,
@@ -490,15 +534,7 @@ def batch_norm_functional(
     rank = len(x.sizes)
     dims = [k for k in range(rank) if k != 1]
     count = expr.product(x.sizes[d] for d in dims)
-    average, spread = moments(lowering, node, x, dims, keepdim=True)
-    rstd = inverse_deviation(lowering, node, spread, count, eps, dtype)
-    parameters = [_along_channels(p, rank) for p in (weight, bias) if p is not None]
-
-    def formula(body: BodyBuilder, a: int, m: int, r: int, *rest: int) -> int:
-        value = body.op("mul", body.op("sub", a, m), r)
-        return _scale_shift(body, value, rest, weight is not None, bias is not None)
-
-    out = stored(lowering, node, fakes[0], dtype, formula, x, average, rstd, *parameters)
+    out, mean, rstd, average, spread = _by_batch(lowering, node, fakes, x, weight, bias, eps)
     channels = set(dims)
 
     def blend(body: BodyBuilder, old: int, new: int) -> int:
@@ -512,8 +548,8 @@ def batch_norm_functional(
     flat_mean, flat_spread = squeezed(average, channels), squeezed(spread, channels)
     return (
         out,
-        _as(lowering, node, fakes[1], average),
-        _as(lowering, node, fakes[2], rstd),
+        mean,
+        rstd,
         stored(lowering, node, fakes[3], dtype, blend, running_mean, flat_mean),
         stored(lowering, node, fakes[4], dtype, blend_variance, running_var, flat_spread),
     )

@@ -1,11 +1,13 @@
 """The first run of a foreign artifact: its results get memory of their own, and what torch computed in it is told.
 
 Some runtimes return their own buffers and write to them again on the next call; some return an input where the graph
-says a new tensor. What a first run returns in memory that torch did not allocate is copied from then on.
+says a new tensor. What a first run returns in memory that torch did not allocate is copied from then on. One thread at
+a time runs an artifact: where it keeps operands and results between calls, another thread would get them.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -71,16 +73,18 @@ def own_memory(call: Callable[..., Any], *, first: Callable[..., Any] | None = N
     generated function that stands for `call`.
     """
     namespace: dict[str, Any] = {}
+    lock = threading.RLock()  # a callable may come back to its own artifact
     outer = compile_source(("def compiled(*inputs):", "    return run(*inputs)"), namespace, "compiled")
     begin = first or call
 
     def first_run(*inputs: Any) -> tuple[Any, ...]:
-        given = begin(*inputs)
-        single = isinstance(given, torch.Tensor)
-        outputs = (given,) if single else tuple(given)
-        borrowed = [at for at, output in enumerate(outputs) if _is_borrowed(output)]
-        namespace["run"] = _following(call, len(outputs), borrowed, single=single)
-        return tuple(output.clone() if at in borrowed else output for at, output in enumerate(outputs))
+        with lock:
+            given = begin(*inputs)
+            single = isinstance(given, torch.Tensor)
+            outputs = (given,) if single else tuple(given)
+            borrowed = [at for at, output in enumerate(outputs) if _is_borrowed(output)]
+            namespace["run"] = _following(call, lock, len(outputs), borrowed, single=single)
+            return tuple(output.clone() if at in borrowed else output for at, output in enumerate(outputs))
 
     namespace["run"] = first_run
     return outer
@@ -93,15 +97,16 @@ def _is_borrowed(output: Any) -> bool:
     return storage.nbytes() > 0 and not tracing.has_torch_memory(storage)
 
 
-def _following(call: Callable[..., Any], count: int, borrowed: list[int], *, single: bool) -> Any:
+def _following(call: Callable[..., Any], lock: Any, count: int, borrowed: list[int], *, single: bool) -> Any:
     results = names("s", count)
     if single:
-        body = ["    s0 = call(*inputs)"]
+        body = ["s0 = call(*inputs)"]
     elif borrowed:
-        body = [f"    {tuple_text(results)} = call(*inputs)"]
+        body = [f"{tuple_text(results)} = call(*inputs)"]
     else:
-        body = ["    return tuple(call(*inputs))"]
+        body = ["return tuple(call(*inputs))"]
     if single or borrowed:
-        body += [f"    s{at} = s{at}.clone()" for at in borrowed]
-        body.append(f"    return {tuple_text(results)}")
-    return compile_source(("def compiled(*inputs):", *body), {"call": call}, "compiled")
+        body += [f"s{at} = s{at}.clone()" for at in borrowed]
+        body.append(f"return {tuple_text(results)}")
+    lines = ("def compiled(*inputs):", "    with lock:", *(f"        {line}" for line in body))
+    return compile_source(lines, {"call": call, "lock": lock}, "compiled")

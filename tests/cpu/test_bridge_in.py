@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -56,6 +58,24 @@ def test_the_callable_gets_a_functional_graph_with_parameters_among_the_inputs()
     assert (options, mode, grad) == (None, None, False)
     assert context is not None and context.fake_mode is examples[0].fake_mode
     assert not any(example.requires_grad for example in examples)
+
+
+def test_threads_get_their_own_results_of_a_callable_that_keeps_its_operands():
+    kept = {}
+
+    def keeping(gm):
+        def run(*inputs):
+            kept["inputs"] = inputs
+            time.sleep(0.01)  # another thread's turn
+            return gm(*kept["inputs"])
+
+        return run
+
+    compiled = core.compile(lambda x: x * 2 + 1, backend=bridged(Compiler(keeping)), fullgraph=True)
+    compiled(torch.zeros(3))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda value: compiled(torch.full((3,), float(value))), range(12)))
+    assert [result.tolist() for result in results] == [[value * 2.0 + 1] * 3 for value in range(12)]
 
 
 def test_gradients_writes_and_views_are_cores():

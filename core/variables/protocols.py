@@ -214,6 +214,9 @@ class Tracer(Protocol):
     def global_module_hooks(self) -> bool:
         """True when hooks for all modules are registered; guarded."""
 
+    def passed_unseen(self, error: VT) -> None:
+        """The exception passes frames of a library whose code tracing does not run."""
+
     def until_stop(self, next_method: VT | None) -> VT | None:
         """Call __next__; None when it raises StopIteration."""
 
@@ -223,9 +226,6 @@ class Tracer(Protocol):
         """Trace into a Python function that is ours or the standard library's (a polyfill, object.__init__ twin)."""
 
     def binary(self, op: Callable[..., Any], left: VT, right: VT) -> VT:
-    def passed_unseen(self, error: VT) -> None:
-        """The exception passes frames of a library whose code tracing does not run."""
-
         """op(left, right) for op in the operator module (add, iadd, lt, eq, contains, is_, ...)."""
 
     def unary(self, op: Callable[..., Any], operand: VT) -> VT: ...

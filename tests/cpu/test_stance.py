@@ -147,3 +147,17 @@ def test_a_stance_that_is_set_inside_compiled_code_holds_from_there():
     compiled = core.compile(switches, backend="eager")
     assert torch.equal(compiled(X), (X + 1) * 2)
     assert current().name == "force_eager"
+
+
+def test_an_event_says_that_the_stance_of_torch_compile_is_not_followed():
+    told = []
+    stop = events.subscribe(lambda event: told.append(event) if isinstance(event, events.FellBack) else None)
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            compiled = core.compile(add, backend="eager")
+            assert torch.equal(compiled(X), add(X))
+        assert torch.equal(compiled(torch.ones(5)), add(torch.ones(5)))
+    finally:
+        stop()
+    assert [(event.stage, "core.set_stance" in event.reason) for event in told] == [("stance", True)]
+    assert core.stats()["graphs"] == 2

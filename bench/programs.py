@@ -167,4 +167,34 @@ def kernels() -> list[Program]:
         Program("softmax, float16", softmax, (wide.half(),)),
         Program("pointwise chain, float16", chain, (wide.half(),)),
         Program("pointwise chain, bfloat16", chain, (wide.bfloat16(),)),
+        *more_kernels(wide, rows),
+    ]
+
+
+def more_kernels(wide: torch.Tensor, rows: torch.Tensor) -> list[Program]:
+    """Families whose loops have code of their own: double precision, pools, turned 16-bit floats, gates."""
+    pictures = torch.randn(8, 32, 56, 56)
+    weight, bias = torch.randn(768).half(), torch.randn(768).half()
+
+    def gate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.silu(x) * y
+
+    def batch_norm(x: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.batch_norm(x, None, None, training=True))
+
+    return [
+        Program("gelu", F.gelu, (wide,)),
+        Program("gelu, float64", F.gelu, (wide.double(),)),
+        Program("softmax, float64", lambda x: F.softmax(x, dim=-1), (wide.double(),)),
+        Program("silu times a tensor", gate, (wide, wide.clone())),
+        Program("sum of two, float16", torch.add, (wide.half(), wide.half())),
+        Program("layer norm, float16", lambda x: F.layer_norm(x, (768,), weight, bias), (rows.half(),)),
+        Program("log softmax, bfloat16", lambda x: F.log_softmax(x, dim=-1), (wide.bfloat16(),)),
+        Program("largest of rows and place, bfloat16", lambda x: x.max(-1), (wide.bfloat16(),)),
+        Program("position of the largest in columns", lambda x: x.argmax(0), (wide,)),
+        Program("transpose, bfloat16", lambda x: x.t().contiguous(), (wide.bfloat16(),)),
+        Program("average pool", lambda x: F.avg_pool2d(x, 2), (pictures,)),
+        Program("largest pool", lambda x: F.max_pool2d(x, 2), (pictures,)),
+        Program("batch norm by the batch, relu", batch_norm, (pictures,)),
+        Program("remainder", torch.remainder, (wide, wide.t().contiguous())),
     ]

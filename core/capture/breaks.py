@@ -413,6 +413,8 @@ class BreakWriter:
         gone = {*live, *rebound(target), *rebound(self.instruction)}
         held = (name for name in self.code.co_varnames if name in self.tx.locals and name not in gone)
         kept = [name for name in held if self._is_kept(name)]  # their moment is the frame's end
+        if target is self.instruction and not self.run:  # what it stores to goes now, also where vars() may ask for it
+            live = tuple(name for name in live if name not in rebound(target))
         return tuple(sorted([*(name for name in live if name in self.tx.locals), *kept]))
 
     def _is_kept(self, name: str) -> bool:

@@ -300,7 +300,7 @@ def test_a_tuple_among_the_codes_constants_is_one_object_in_every_call():
         pairs = sorted([(2, "b"), (k, "a"), (1, "c")], key=lambda pair: -pair[0])
         kept.append(pairs)
         again = [(3,) for _ in range(2)]
-        return x + 1, again[0] is again[1], ((4, 5), pairs)
+        return x + 1, again[0] is again[1], ((4, 5), pairs), [None, 1, ("inside",)]
 
     compiled = core.compile(program, backend="eager", fullgraph=True)
     for fn in (program, compiled):
@@ -308,6 +308,7 @@ def test_a_tuple_among_the_codes_constants_is_one_object_in_every_call():
         first, second = fn(torch.ones(2), 0), fn(torch.ones(2), 1)
         assert first[1] and second[1]
         assert first[2][0] is second[2][0]
+        assert first[3][2] is second[3][2]
         fixed = [[pair for pair in pairs if pair[1] != "a"] for pairs in kept]
         assert [one is other for one, other in zip(*fixed)] == [True, True]
     assert (core.stats()["graphs"], core.stats()["breaks"]) == (2, 0)

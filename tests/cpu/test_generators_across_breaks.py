@@ -137,3 +137,35 @@ def test_a_started_generator_goes_when_the_exception_that_holds_its_frame_goes()
             seen.append(list(notes))
         assert seen == [[], ["left"]] * 2
     assert core.stats()["recompiles"] == 0
+
+
+def test_a_variable_that_loses_a_generator_where_all_variables_may_be_asked_for():
+    log = []
+
+    def program(x):
+        for k in range(3):
+            try:
+
+                def items(k):
+                    try:
+                        yield x
+                    finally:
+                        log.append(k)
+
+                waiting = items(k)
+                print(end="")
+                next(waiting)
+                [][k]
+            except IndexError:
+                log.append(len(vars(Thing())))
+        return x + 1
+
+    compiled = core.compile(program, backend="eager")
+    for fn in (program, compiled, compiled):
+        log.clear()
+        assert torch.equal(fn(torch.ones(2)), torch.full((2,), 2.0))
+        assert log == [0, 0, 0, 1, 0, 2]
+
+
+class Thing:
+    pass

@@ -23,7 +23,7 @@ class Tight:
     __slots__ = ("only",)
 
 
-class Open:
+class Loose:
     """Attributes that are not there are made up."""
 
     def __init__(self, base):
@@ -111,7 +111,7 @@ class Spot:
     y: int = 0
 
 
-class Pair(NamedTuple):
+class Couple(NamedTuple):
     first: int
     second: int = 5
 
@@ -297,7 +297,7 @@ STEP = counter(10)
 TOTAL = Total(4)
 TABLE = {"add": operator.add, "mul": lambda a, b: a * b, "fib": lambda a, b: fib(a % 6) + b}
 PLAN = Plan("global", 1)
-OPEN_BASE = 3
+LOOSE_BASE = 3
 '''
 
 FORMS: list[tuple[str, dict[str, str]]] = [
@@ -305,7 +305,7 @@ FORMS: list[tuple[str, dict[str, str]]] = [
     ("~a~ = Sealed(@int@, right=@int@)\n~a~.extra = @int@\n~b~ = ~a~.left + ~a~.right\nLOG.append(repr(~a~))", {"b": "int"}),
     ("~a~ = Tight()\ntry:\n    ~a~.other = 1\nexcept AttributeError as error:\n    LOG.append(type(error).__name__)\n~a~.only = @n4@\n~b~ = ~a~.only", {"b": "n4"}),
     ("~a~ = Tight()\ntry:\n    LOG.append(~a~.only)\nexcept AttributeError as error:\n    LOG.append(str(error))", {}),
-    ("~a~ = Open(@int@)\n~b~ = ~a~.anything + getattr(~a~, 'nothing', 7)\nLOG.append(hasattr(~a~, 'no'))\ndel ~a~.base", {"b": "int"}),
+    ("~a~ = Loose(@int@)\n~b~ = ~a~.anything + getattr(~a~, 'nothing', 7)\nLOG.append(hasattr(~a~, 'no'))\ndel ~a~.base", {"b": "int"}),
     ("~a~ = Total(@int@)\n~b~ = ~a~\n~a~ += @int@\nLOG.append((~a~ is ~b~, ~a~.count, [10, 20, 30][~a~], f'{~a~:>4}', -~a~))\n~a~ -= 1\nLOG.append((~b~.count, list(reversed(~b~)), ~a~[1:2, ::3]))", {}),
     ("TOTAL.count += @int@\n~a~ = int(TOTAL) % 11", {"a": "int"}),
     ("global_total = TOTAL\nglobal_total += @int@\nLOG.append(global_total is TOTAL)", {}),
@@ -313,7 +313,7 @@ FORMS: list[tuple[str, dict[str, str]]] = [
     ("~a~ = Plan(@str@, parts=[@int@])\n~a~.parts.append(@int@)\n~c~ = dataclasses.replace(~a~, steps=@int@, parts=[])\nLOG.append((~a~ == ~c~, repr(~c~), dataclasses.asdict(~a~)))\n~b~ = ~a~.steps + ~c~.steps", {"b": "int"}),
     ("PLAN.steps += @int@\nPLAN.parts += [@int@]\n~a~ = [f.name for f in dataclasses.fields(PLAN)]", {"a": "strs"}),
     ("~a~ = Spot(@int@, y=@int@)\ntry:\n    ~a~.x = 3\nexcept dataclasses.FrozenInstanceError as error:\n    LOG.append(str(error))\nLOG.append((~a~ < Spot(2, 2), hash(~a~) == hash(Spot(~a~.x, ~a~.y)), {~a~: 1}[Spot(~a~.x, ~a~.y)]))\n~b~ = min(~a~, Spot(1)).x", {"b": "int"}),
-    ("~a~ = Pair(@int@)\n~c~, ~d~ = ~a~._replace(second=@int@)\nLOG.append((~a~, ~a~.both(), ~a~._asdict(), Pair._fields, ~a~ == (~c~, 5)))", {"c": "int", "d": "int"}),
+    ("~a~ = Couple(@int@)\n~c~, ~d~ = ~a~._replace(second=@int@)\nLOG.append((~a~, ~a~.both(), ~a~._asdict(), Couple._fields, ~a~ == (~c~, 5)))", {"c": "int", "d": "int"}),
     ("~a~ = Level(1 if @bool@ else 3)\nLOG.append((~a~.name, ~a~ + 1, ~a~ is Level.LOW, Level['HIGH'], [m.value for m in Level], ~a~ < Level.HIGH))\ntry:\n    Level(@int@ + 10)\nexcept ValueError as error:\n    LOG.append(str(error))", {}),
     ("~a~ = Flags.A | (Flags.B if @bool@ else Flags.C)\nLOG.append((Flags.A in ~a~, bool(~a~ & Flags.C), ~a~ == Flags.A | Flags.B, (~a~ ^ Flags.A).value))", {}),
     ("~a~ = Lazily(@n4@)\n~b~ = ~a~.twice\nLOG.append((~a~.twice is ~b~, 'twice' in vars(~a~)))\n~c~ = ~a~.add(@int@)", {"b": "n4", "c": "n4"}),
@@ -321,10 +321,10 @@ FORMS: list[tuple[str, dict[str, str]]] = [
     ("~a~ = Special(@int@)\ntry:\n    ~a~.amount = @int@ * 20\nexcept ValueError as error:\n    LOG.append(error.args)\n~b~ = ~a~.amount\nLOG.append((Checked.registry['special'] is Special, Special[3], type(Checked.amount).__name__))", {"b": "int"}),
     ("class ~a~(Total):\n    def __init__(self):\n        super().__init__(@int@)\n\n    def __iadd__(self, other):\n        super().__iadd__(other)\n        return self\n\n~b~ = ~a~()\n~b~ += @int@\n~c~ = ~b~.count", {"c": "int"}),
     ("~a~ = types.SimpleNamespace(k=@int@, x=@n4@)\n~a~.k += 1\n~a~.more = [~a~.k]\n~b~ = ~a~.x * ~a~.k\nLOG.append(sorted(vars(~a~)))", {"b": "n4"}),
-    ("~a~ = [type(item).__name__ for item in (@int@, @str@, [1], None, 1.5, Pair(1), Level.LOW)]\nLOG.append(~a~)", {"a": "strs"}),
+    ("~a~ = [type(item).__name__ for item in (@int@, @str@, [1], None, 1.5, Couple(1), Level.LOW)]\nLOG.append(~a~)", {"a": "strs"}),
     # matching
     ("match Spot(@int@, @int@):\n    case Spot(x=0):\n        LOG.append('zero')\n    case Spot(1 | 2, ~a~) if ~a~ > 1:\n        LOG.append(~a~)\n    case Spot(~a~, y=~b~):\n        LOG.append((~a~, ~b~))", {}),
-    ("match [@int@, Pair(@int@), {'k': @str@}]:\n    case [int(~a~), (~b~, 5), {'k': ~c~, **~d~}] if ~b~ >= 0:\n        LOG.append((~a~, ~b~, ~c~, ~d~))\n    case [_, *_]:\n        LOG.append('rest')", {}),
+    ("match [@int@, Couple(@int@), {'k': @str@}]:\n    case [int(~a~), (~b~, 5), {'k': ~c~, **~d~}] if ~b~ >= 0:\n        LOG.append((~a~, ~b~, ~c~, ~d~))\n    case [_, *_]:\n        LOG.append('rest')", {}),
     ("match Plan(@str@):\n    case Plan(name='a' | 'key' as ~a~, parts=[]):\n        LOG.append(~a~)\n    case Plan(name=str(), steps=2):\n        LOG.append('str')", {}),
     ("match @int@:\n    case Level.LOW:\n        LOG.append('low')\n    case -1 | -2:\n        LOG.append('minus')\n    case ~a~:\n        LOG.append(~a~)", {}),
     # functions

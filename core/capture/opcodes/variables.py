@@ -48,7 +48,8 @@ class VariableOpcodes(Host):
         """A tuple among the code's constants, which is one object in every call."""
         known = self.trace.constants.get(id(value))
         if known is None:
-            known = self.trace.constants[id(value)] = self.constant(value).standing_for(value)
+            items = [self._constant_tuple(item) if type(item) is tuple else self.constant(item) for item in value]
+            known = self.trace.constants[id(value)] = self.new_tuple(items).standing_for(value)
             known.held = True
         return known
 

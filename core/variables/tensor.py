@@ -146,7 +146,8 @@ class TensorVariable(VariableTracker):
                 bound = bound_attribute(tx, self, self.cls, name, raw)
                 if bound is not None:
                     return bound
-            tx.guard(TypeAttrSource(ConstSource(self.cls), name), Is(raw))
+            label = f"{self.cls.__module__}.{self.cls.__qualname__}"
+            tx.guard(TypeAttrSource(ConstSource(self.cls, label), name), Is(raw))
             return BuiltinMethodVariable(self, name)
         tx.guard(ConstSource(self.cls), Predicate((ConstSource(self.cls),), Lacks(name)))
         if self.real is not None and self.source is not None:

@@ -202,7 +202,9 @@ def make(tx: Tracer, maker: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> V
 
 def is_numpy_function(value: Any) -> bool:
     """True for numpy.random.default_rng and numpy.random.seed."""
-    if getattr(value, "__module__", "") != "numpy.random" or isinstance(value, type):
+    if type(value).__name__ not in ("cython_function_or_method", "builtin_function_or_method"):
+        return False  # asking an object of the program's for its module may run code
+    if value.__module__ != "numpy.random":
         return False
     import numpy
 

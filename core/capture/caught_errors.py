@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from ..bytecode.instruction import ExceptionEntry
@@ -103,7 +104,7 @@ def _handles(frame: Any, entry: ExceptionEntry, kinds: tuple[type[Exception], ..
             elif instruction.opname == "CHECK_EXC_MATCH":
                 break
             elif instruction.opname == "WITH_EXCEPT_START":
-                return False
+                return _suppresses(frame.stack[entry.depth - 1])
             elif instruction.opname != "BUILD_TUPLE":
                 return catches or is_resume_code(frame.code)
         else:
@@ -114,6 +115,12 @@ def _handles(frame: Any, entry: ExceptionEntry, kinds: tuple[type[Exception], ..
         if jump.target is None or jump.target.opname == "RERAISE":
             return False
         at = frame.decoded.index_of(jump.target)
+
+
+def _suppresses(leave: Any) -> bool:
+    """Whether what leaves a with block is that of contextlib.suppress; other managers of a program hand errors on."""
+    receiver = getattr(leave, "receiver", None)
+    return receiver is not None and receiver.kind == "user_object" and issubclass(receiver.python_type(), suppress)
 
 
 def _matches(frame: Any, name: str, kinds: tuple[type[Exception], ...]) -> bool:

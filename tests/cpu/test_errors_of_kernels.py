@@ -541,6 +541,23 @@ def test_a_handler_behind_a_write_sees_the_error_whatever_its_depth():
     agree(fn, good, bad, good, graphs=4, breaks=1, ran_again=1)
 
 
+@BACKENDS
+def test_a_suppressed_error_behind_a_write_is_suppressed(backend):
+    def fn(x, i):
+        x.add_(1)
+        y = x * 0
+        with contextlib.suppress(IndexError):
+            y = x[i]
+        return y + 1
+
+    core.reset()
+    fast = core.compile(fn, backend=backend)
+    for make in (good, bad, good):
+        got, want = outcome(fast, *make()), outcome(fn, *make())
+        assert same(got, want), (got, want)
+    assert core.stats()["breaks"] == (1 if backend == "eager" else 0)
+
+
 def test_code_that_would_not_see_the_error_is_one_graph():
     def other_class(x, i):
         x.add_(1)

@@ -54,6 +54,13 @@ def calculated(expr: Any) -> float:
     return float(sympy_interp(PythonReferenceAnalysis, {}, expr))
 
 
+def known_difference(left: torch.SymInt, right: torch.SymInt) -> int | None:
+    """left - right where it is the same for all values. torch decides comparisons of numbers that share an expression
+    which sympy does not know to be real, as that of `a & b`, by the wrong side."""
+    difference = left.node.expr - right.node.expr
+    return int(difference) if difference.is_Integer else None
+
+
 def write_expression(graph: Any, expr: Any, symbols: dict[Any, Any]) -> Any:
     """Write a sympy expression as call nodes; `symbols` maps its free symbols to nodes. Returns the last node."""
     import torch.fx as fx

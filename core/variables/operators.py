@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
 from ..guards.checks import Is
+from ..torch_compat.expressions import known_difference
 from . import function_mode, host_number, tensor_truth
 from .base import ObservedException, VariableTracker, find_special
 from .literal import fold, run
@@ -534,12 +535,18 @@ def _no_operator(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     tx.raise_exception(TypeError, f"unsupported operand type(s) for {sign}: '{mine.__name__}' and '{theirs.__name__}'")
 
 
+def _known_difference(left: Any, right: Any) -> int | None:
+    both = left.kind == right.kind == "symbolic" and left.python_type() is right.python_type() is int
+    return known_difference(left.symbol, right.symbol) if both else None
+
+
 def _compare(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
     name, reflected, sign = _COMPARISONS[op]
     if _touches_graph(left, right):
         left, right = _as_number(left, name), _as_number(right, reflected)
         if _graph_operands(left, right):
-            return _node_or_value(tx, op, left, right)
+            known = _known_difference(left, right)
+            return _node_or_value(tx, op, left, right) if known is None else tx.constant(op(known, 0))
         other = right if left.kind in GRAPH_KINDS else left
         result = None
         if other.kind not in ("constant", "list", "tuple", "dict", "set"):

@@ -57,3 +57,24 @@ def test_sizes_of_a_program_that_knows_a_sum(backend):
         for got, want in zip(compiled(*given), fn(*given)):
             assert torch.equal(got, want)
     assert core.stats()["graphs"] == 2  # where the rows are nine, and where they aren't
+
+
+FLAGS = 5
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_numbers_made_of_bits_compare_by_their_difference(backend):
+    def fn(x):
+        low = FLAGS & FLAGS
+        high = (FLAGS | 1) + 1
+        if low < low or high < (FLAGS | 1) or (FLAGS ^ 3) > (FLAGS ^ 3):
+            return x - 1, low
+        return (x + 1, high) if low <= low and high > high - 1 else (x, low)
+
+    compiled = core.compile(fn, backend=backend, fullgraph=True)
+    core.reset()
+    for value in (5, 6, 8, 9, 0):
+        globals()["FLAGS"] = value
+        got, want = compiled(torch.zeros(2)), fn(torch.zeros(2))
+        assert torch.equal(got[0], want[0]) and got[1] == want[1] and type(got[1]) is int
+    assert core.stats()["graphs"] == 2

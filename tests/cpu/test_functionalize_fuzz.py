@@ -116,4 +116,4 @@ def test_random_view_programs_equal_eager_or_are_refused():
         except AssertionError as error:
             pytest.fail(f"seed {seed}: {error}")
     assert counts["equal"] > COUNT * 0.4
-    assert counts["refused"] + counts["broken"] < COUNT * 0.05
+    assert counts["refused"] + counts["broken"] < COUNT * 0.06

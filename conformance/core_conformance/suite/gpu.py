@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from core.errors import InvalidOption
+
 from ..assertions import assert_like_eager
 from ..rules import closely, exactly, require
 from ..torch_compat import keep_busy
@@ -22,6 +24,7 @@ from .values import draw, needs_training, seeded
 LONG = 400_000_000
 """Cycles that a stream is kept busy for: a fifth of a second or more, a thousand times what a call of a test takes."""
 CALLS = 200
+ROUNDS = 3
 MEGABYTE = 1 << 20
 GROWTH_BYTES = 64 * MEGABYTE
 BEYOND_32_BITS = (1 << 31) + 64
@@ -223,14 +226,19 @@ class GpuTests(ConformanceTests):
         compiled = subject.compile(program)
         _settled(lambda: compiled(x, w), x.device)
         before = torch.cuda.memory_allocated(x.device)
-        free = torch.cuda.mem_get_info(x.device)[0]
-        for _ in range(CALLS):
-            compiled(x, w)
-        _settled(lambda: None, x.device)
+        taken = []
+        for _ in range(ROUNDS):  # other processes take memory of the device too, but not in every round
+            free = torch.cuda.mem_get_info(x.device)[0]
+            for _ in range(CALLS):
+                compiled(x, w)
+            _settled(lambda: None, x.device)
+            taken.append(free - torch.cuda.mem_get_info(x.device)[0])
+            if taken[-1] < GROWTH_BYTES:
+                break
         grown = torch.cuda.memory_allocated(x.device) - before
         require(grown <= 0, "leak", f"{CALLS} calls left {grown} bytes of torch's memory allocated on the device")
-        taken = free - torch.cuda.mem_get_info(x.device)[0]
-        require(taken < GROWTH_BYTES, "leak", f"{CALLS} calls took {taken / MEGABYTE:.0f} MiB of the device")
+        least = min(taken)
+        require(least < GROWTH_BYTES, "leak", f"{CALLS} calls took {least / MEGABYTE:.0f} MiB of the device each time")
 
     def test_memory_of_inputs_may_be_used_again_at_once(self, subject: Any, generator: torch.Generator) -> None:
         x, w = self._inputs(subject, generator)
@@ -329,7 +337,7 @@ class GpuTests(ConformanceTests):
     def test_graphs_that_core_replays_read_new_addresses(self, subject: Any, generator: torch.Generator) -> None:
         """Under mode="reduce-overhead" each call has inputs at other addresses, and layouts that repeat."""
         x, w = self._inputs(subject, generator)
-        compiled = subject.compile(program, mode="reduce-overhead")
+        compiled = _replayed(subject, program)
         held = []
         for turn in range(8):
             x = draw(generator, *x.shape).to(w.device)
@@ -345,7 +353,7 @@ class GpuTests(ConformanceTests):
         module = seeded(nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 3)), generator).to(device)
         twin = seeded(nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 3)), generator).to(device)
         twin.load_state_dict(module.state_dict())
-        compiled = subject.compile(module, mode="reduce-overhead")
+        compiled = _replayed(subject, module)
         for turn in range(6):
             x = draw(generator, 10, 12).to(device)
             for target, owner in ((compiled, module), (twin, twin)):
@@ -357,6 +365,14 @@ class GpuTests(ConformanceTests):
                         parameter -= 0.1 * parameter.grad
             for (name, mine), other in zip(module.named_parameters(), twin.parameters()):
                 closely(mine.detach(), other.detach(), "gradients", f"{name} after step {turn}", factor=64)
+
+
+def _replayed(subject: Any, target: Any) -> Any:
+    """`target` compiled to be replayed as CUDA graphs by core."""
+    try:
+        return subject.compile(target, mode="reduce-overhead")
+    except InvalidOption:
+        pytest.skip("the backend does not know modes")
 
 
 @contextmanager

@@ -57,6 +57,15 @@ def refuse_uncatchable(tx: Any, mark: int) -> None:
         trace.raises_into = str(added[-1].op)
 
 
+def may_come_later(tx: Any) -> bool:
+    """Whether an error found while capturing may come when the graph runs instead: no handler of the program's would
+    see it, and the frame can begin anew."""
+    calls, storages = tx.builder.recorded_calls, tx.builder.input_storages()
+    if tx.builder.in_region or _seen_by(tx, ()) is not None:
+        return False
+    return not any(is_lasting(call) or writes_to(call, storages) for call in calls)
+
+
 def _refusal(tx: Any, name: str) -> Unsupported:
     return Unsupported(
         f"{name} may raise inside a try, and the graph would have left something behind by then",

@@ -34,7 +34,7 @@ from ..variables.tensor import TensorVariable
 from ..variables.wrapper_class import check_class
 from ..variables.wrapper_tensor import WrapperTensorVariable
 from . import known_buffers, policy, wrapping
-from .caught_errors import refuse_uncatchable
+from .caught_errors import may_come_later, refuse_uncatchable
 from .first_calls import refuse_drawing
 from .opcodes.host import Host
 from .tracebacks import passed_unseen, runs_python
@@ -253,6 +253,9 @@ class TracerServices(Host):
             if error is not self.builder.raised:
                 raise
             self.builder.raised = None
+            if self.builder.may_leave_product() and may_come_later(self):
+                with self.builder.leaving_products():
+                    return self._add_to_graph(call, target, args, kwargs)
             # eager raises it too: it is the traced program's exception
             raised = self.new_exception(type(error), *error.args)
             if isinstance(target, str) and runs_python(target):

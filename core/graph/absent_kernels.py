@@ -29,6 +29,7 @@ _NOT_OF_FLOATS = ("bitwise_", "__", "gcd", "lcm")
 """How the names begin of operators that have no kernels for floats."""
 _BY_VALUE = (*BY_VALUE, "_pack_padded_sequence", "fake_quantize", "_fake_quantize", "set_", "resize_", "_resize_output")
 """How the names begin of operators that zeros are no fair trial for, or that want a storage."""
+_PRODUCTS = frozenset("mm bmm addmm baddbmm addbmm mv addmv dot vdot addr".split())
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 _fine: set[Any] = set()
@@ -54,6 +55,11 @@ def raised_by_kernel(op: Any, args: Any, kwargs: Any, result: Any) -> Exception 
         return found
     _fine.add(key)
     return None
+
+
+def is_product(op: Any) -> bool:
+    """True for products of matrices and vectors: their kernels stay kernels in every backend, and raise there too."""
+    return op._schema.name.partition("::")[2].rstrip("_") in _PRODUCTS
 
 
 @functools.cache

@@ -106,7 +106,7 @@ class GraphBuilder(RealState):
                     self._decompositions = default_table()
                 self._record.decompositions = self._decompositions
                 self._record.higher_order = subgraph_call
-                self._recorder = new_recorder(self._record)
+                self._recorder = new_recorder(self._record, asks=True)
         return self._mode
 
     @property
@@ -569,6 +569,19 @@ class GraphBuilder(RealState):
         if self._constraints is not None:
             self._constraints.look(line)
         return decided
+
+    def may_leave_product(self) -> bool:
+        """Whether what was last raised comes from the kernel of a product, which raises as well when the graph runs."""
+        return self._recorder is not None and self._recorder.is_product and not self._recorder.leaves_products
+
+    @contextmanager
+    def leaving_products(self) -> Iterator[None]:
+        """Inside, kernels of products raise when the graph runs, not while it is made."""
+        self._recorder.leaves_products = True
+        try:
+            yield
+        finally:
+            self._recorder.leaves_products = self._recorder.is_product = False
 
     # -- end -------------------------------------------------------------------------------------------------------
 

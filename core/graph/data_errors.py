@@ -28,7 +28,7 @@ _DIVISIONS = frozenset(("aten::div", "aten::floor_divide", "aten::remainder", "a
 
 def may_raise(call: Call) -> bool:
     """True for a call that raises for some values of its operands, or for sizes that only the data gives."""
-    if call.op.namespace not in PURE_NAMESPACES:
+    if call.raises or call.op.namespace not in PURE_NAMESPACES:
         return True
     name = call.op._schema.name
     if name == "aten::as_strided":

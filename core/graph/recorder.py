@@ -18,7 +18,7 @@ import torch
 from .. import torch_compat
 from ..errors import RecorderRefused, UserLine
 from . import kernel_layouts, static_fakes
-from .absent_kernels import raised_by_kernel
+from .absent_kernels import is_product, raised_by_kernel
 from .geometry import has_storage, same_geometry, storage_key
 from .history import history, is_leaf
 from .tree import leaves
@@ -36,9 +36,10 @@ class Call:
     before: for operators that change metadata in place, a fake with the first argument's metadata before the call.
     storages keep the storages of the results alive: an address must not be reused while it names a value.
     node: the torch-level node that made the call (in backward: whose gradient it computes), None when unknown.
+    raises: True when its kernel is known to raise.
     """
 
-    __slots__ = ("op", "args", "kwargs", "result", "before", "storages", "node", "line", "grad", "backward")
+    __slots__ = ("op", "args", "kwargs", "result", "before", "storages", "node", "line", "grad", "backward", "raises")
 
     def __init__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         self.op = op
@@ -51,6 +52,7 @@ class Call:
         self.line: UserLine | None = None
         self.grad = torch.is_grad_enabled()
         self.backward = False
+        self.raises = False
 
     def __repr__(self) -> str:
         return f"Call({self.op}{' backward' if self.backward else ''} at {self.line})"
@@ -200,10 +202,13 @@ def _recorder_type() -> type:
 
         supports_higher_order_operators = True
 
-        def __init__(self, record: AtenRecord, *, backward: bool = False) -> None:
+        def __init__(self, record: AtenRecord, *, backward: bool, asks: bool) -> None:
             super().__init__()
             self.record = record
             self.backward = backward
+            self.asks = asks
+            self.leaves_products = False
+            self.is_product = False  # what `raised` comes from
             self.line: UserLine | None = None
             self.raised: Exception | None = None  # what the program sees raised, as its kernels raise it
 
@@ -226,11 +231,15 @@ def _recorder_type() -> type:
             return result
 
         def _ask_kernel(self, op: Any, args: Any, kwargs: Any, result: Any) -> None:
-            if self.backward or torch_compat.current_gradient_node_number() is not None:
+            if not self.asks or torch_compat.current_gradient_node_number() is not None:
                 return  # beneath the engine nothing may be raised
             self.raised = raised_by_kernel(op, args, kwargs, result)
-            if self.raised is not None:
+            if self.raised is None:
+                return
+            self.is_product = is_product(op) and not op._schema.is_mutable
+            if not (self.is_product and self.leaves_products):
                 raise self.raised
+            self.raised, self.record.calls[-1].raises = None, True
 
         def _higher_order(self, op: Any, args: Any, kwargs: Any) -> Any:
             reason = ""
@@ -316,6 +325,7 @@ def _count_writes(op: Any, args: Any) -> None:
                     torch.autograd.graph.increment_version(leaf)
 
 
-def new_recorder(record: AtenRecord, *, backward: bool = False) -> Any:
-    """A Recorder that appends to `record`."""
-    return _recorder_type()(record, backward=backward)
+def new_recorder(record: AtenRecord, *, backward: bool = False, asks: bool = False) -> Any:
+    """A Recorder that appends to `record`. asks: what runs is the program for the first time, so it raises what only
+    kernels know to raise."""
+    return _recorder_type()(record, backward=backward, asks=asks)

@@ -127,3 +127,36 @@ def test_random_numbers_are_as_they_would_be_without_the_trial():
         torch.manual_seed(3)
         results.append(run(torch.zeros(5, dtype=torch.int32), []))
     assert torch.equal(*results)
+
+
+@BACKENDS
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_product_that_nobody_handles_raises_when_the_graph_runs(reads, backend):
+    def fn(x, log):
+        log.append("before")
+        y = x.view(2, 2) @ x.view(2, 2).float()
+        log.append("behind")
+        return y if reads else x + 1
+
+    core.reset()
+    fast = core.compile(fn, backend=backend)
+    for _ in range(2):
+        logs = [], []
+        assert outcome(fast, INTS, logs[0]) == outcome(fn, INTS, logs[1])
+        assert logs[0] == logs[1] == ["before"]
+    assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)
+
+
+@BACKENDS
+def test_a_product_behind_a_write_raises_where_the_program_says(backend):
+    def fn(x, log):
+        log.append("before")
+        x.mul_(2)
+        log.append("written")
+        return x.view(2, 2) @ x.view(2, 2).float()
+
+    fast = core.compile(fn, backend=backend)
+    for _ in range(2):
+        own, other, logs = INTS.clone(), INTS.clone(), ([], [])
+        assert outcome(fast, own, logs[0]) == outcome(fn, other, logs[1])
+        assert torch.equal(own, other) and logs[0] == logs[1] == ["before", "written"]

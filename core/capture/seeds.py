@@ -13,7 +13,8 @@ import torch
 
 from ..errors import Unsupported
 from ..graph.functionalize import is_random
-from ..variables.base import BuiltinMethodVariable, VariableTracker
+from ..variables.base import VariableTracker
+from ..variables.block import BlockVariable
 from .first_calls import Seed, StateVariable, keep_torch_state
 from .special_calls import function
 
@@ -57,27 +58,16 @@ def fork(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return ForkVariable(bool(constants.get("enabled", True)))
 
 
-class ForkVariable(VariableTracker):
+class ForkVariable(BlockVariable):
     """A block at whose end torch's generator is where it was at its beginning."""
 
     kind = "fork"
-    mutable = True
+    cls = contextlib._GeneratorContextManager
 
     def __init__(self, enabled: bool) -> None:
-        super().__init__(None)
+        super().__init__()
         self.enabled = enabled
         self.state: StateVariable | None = None
-
-    def python_type(self) -> type:
-        return contextlib._GeneratorContextManager
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def get_attr(self, tx: Any, name: str) -> VT:
-        if name in ("__enter__", "__exit__"):
-            return BuiltinMethodVariable(self, name)
-        return super().get_attr(tx, name)
 
     def call_method(self, tx: Any, name: str, args: Any, kwargs: dict[str, VT]) -> VT:
         if name == "__enter__" and self.state is None:

@@ -25,7 +25,8 @@ from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
 from ..torch_compat import function_modes
 from ..variables import function_mode, tensor_subclass
 from ..variables.answers import guard_answer
-from ..variables.base import BuiltinMethodVariable, VariableTracker
+from ..variables.base import VariableTracker
+from ..variables.block import BlockVariable
 from ..variables.builtin import BuiltinVariable
 from ..variables.context import CONTEXT_CLASSES
 from ..variables.function import MethodVariable, UserFunctionVariable
@@ -391,27 +392,16 @@ _REFS = ("_flat_weights_names", "_flat_weight_refs")
 LOGGER_METHODS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
 
 
-class CatchWarningsVariable(VariableTracker):
+class CatchWarningsVariable(BlockVariable):
     """A block in which warnings are caught. Nothing that traced code may do inside gives a warning."""
 
     kind = "catch_warnings"
-    mutable = True
+    cls = warnings.catch_warnings
 
     def __init__(self, record: bool) -> None:
-        super().__init__(None)
+        super().__init__()
         self.record = record
         self.entered = False
-
-    def python_type(self) -> type:
-        return warnings.catch_warnings
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def get_attr(self, tx: Any, name: str) -> VT:
-        if name in ("__enter__", "__exit__"):
-            return BuiltinMethodVariable(self, name)
-        return super().get_attr(tx, name)
 
     def call_method(self, tx: Any, name: str, args: Any, kwargs: dict[str, VT]) -> VT:
         if name not in ("__enter__", "__exit__"):

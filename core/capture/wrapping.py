@@ -61,7 +61,6 @@ from ..variables.process_group import GroupOfNameVariable, finds_groups
 from ..variables.python_module import OpaqueVariable, PythonModuleVariable
 from ..variables.random_generator import RandomGeneratorVariable
 from ..variables.scripted import ScriptedFunctionVariable
-from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
 from ..variables.tensor_subclass import TensorAttributeVariable
 from ..variables.thread_local import ThreadLocalVariable
@@ -433,10 +432,6 @@ def _payload(tx: Any, value: Any, source: Any) -> VT | None:
 
 PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, str: str.__str__}
 """The literal that an object is whose class extends it, whatever methods of its own the class has."""
-
-
-def _symbolic(tx: Any, value: Any, source: Any) -> VT:
-    return SymbolicVariable(value, source)
 
 
 def _generator(tx: Any, value: Any, source: Any) -> VT:

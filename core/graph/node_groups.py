@@ -67,21 +67,11 @@ def groups_of(starts: Sequence[torch.Tensor], edges: Sequence[Any], leaf: Sequen
         return Parting.none()
     cuts = {key: at for at, key in enumerate(keys) if keys.count(key) == 1 and not starts[at]._backward_hooks}
     order, below = in_order([root.node for root in roots], ends)
-    joined = _joined(order, below, ends, cuts)
-    hidden: list[tuple[Any, HiddenStart]] = []
-    if _are_entangled(roots, order, below, ends, cuts, joined, leaf):
-        hidden = _hidden(roots, order, below, ends, cuts)
-        for at, (key, _) in enumerate(hidden, len(starts)):
-            cuts[key] = at
-            roots.append(torch.autograd.graph.GradientEdge(*key))
-        joined = _joined(order, below, ends, cuts)
-    while True:
-        _let_go_of_inner(order, below, cuts, joined)
-        found = _parts(roots, order, below, ends, cuts, joined, leaf)
-        together = _equal(found)
-        if together is None:
-            break
-        joined.join(*together)
+    ways = _Ways(roots, order, below, ends, cuts, leaf)
+    hidden = ways.hidden() if ways.are_entangled() else []
+    for key, _ in hidden:
+        ways.cut(key)
+    found = ways.told_apart()
     ordered = _sorted(found)
     met = frozenset().union(*(part.histories for part in found))
     if ordered is None or (len(ordered) < 2 and all(at in met for at, is_leaf in enumerate(leaf) if not is_leaf)):
@@ -90,57 +80,6 @@ def groups_of(starts: Sequence[torch.Tensor], edges: Sequence[Any], leaf: Sequen
     if any(at not in behind for at in range(len(starts), len(roots))):
         return Parting.none()  # a cut that was let go of
     return Parting(ordered, behind, tuple(each for _, each in hidden), tuple(roots[len(starts) :]))
-
-
-def _joined(order: Sequence[Any], below: dict[Any, list[Any]], ends: dict[Any, int], cuts: dict[Any, int]) -> _Joined:
-    """Nodes that are connected without a cut."""
-    joined = _Joined()
-    for node in order:
-        for key in below[node]:
-            if key not in ends and key not in cuts:
-                joined.join(node, key[0])
-    return joined
-
-
-def _are_entangled(
-    roots: Sequence[Any],
-    order: Sequence[Any],
-    below: dict[Any, list[Any]],
-    ends: dict[Any, int],
-    cuts: dict[Any, int],
-    joined: _Joined,
-    leaf: Sequence[bool],
-) -> bool:
-    """Whether a result lies on the way of what it is itself connected to, or parts lead to each other."""
-    if any(key in cuts and joined.of(key[0]) is joined.of(node) for node in order for key in below[node]):
-        return True
-    return _sorted(_parts(roots, order, below, ends, cuts, joined, leaf)) is None
-
-
-def _hidden(
-    roots: Sequence[Any], order: Sequence[Any], below: dict[Any, list[Any]], ends: dict[Any, int], cuts: dict[Any, int]
-) -> list[tuple[Any, HiddenStart]]:
-    """Further cuts by which such results get nodes of their own, none where that can't be."""
-    found = []
-    for key in hidden_cuts(order, below, ends, cuts) or ():
-        start = hidden_start(roots, key)
-        if start is None:
-            return []
-        found.append((key, start))
-    return found
-
-
-def _let_go_of_inner(order: Sequence[Any], below: dict[Any, list[Any]], cuts: dict[Any, int], joined: _Joined) -> None:
-    """Forget the cuts at results that their own group leads to: what arrives there is not told apart."""
-    while True:
-        inner = {key for node in order for key in below[node] if key in cuts and joined.of(key[0]) is joined.of(node)}
-        if not inner:
-            return
-        for node in order:
-            for key in inner.intersection(below[node]):
-                joined.join(node, key[0])
-        for key in inner:
-            del cuts[key]
 
 
 class _Joined:
@@ -172,27 +111,91 @@ class _Part:
     histories: set[int]
 
 
-def _parts(
-    roots: Sequence[Any],
-    order: Sequence[Any],
-    below: dict[Any, list[Any]],
-    ends: dict[Any, int],
-    cuts: dict[Any, int],
-    joined: _Joined,
-    leaf: Sequence[bool],
-) -> list[_Part]:
-    parts: dict[Any, _Part] = {}
-    for at, root in enumerate(roots):
-        node = joined.of(root.node)
-        parts.setdefault(node, _Part(node, [], set(), set())).starts.append(at)
-    for node in order:
-        part = parts.setdefault(joined.of(node), _Part(joined.of(node), [], set(), set()))
-        for key in below[node]:
-            if key in ends:
-                part.histories.update(() if leaf[ends[key]] else (ends[key],))
-            elif key in cuts and joined.of(key[0]) is not part.node:
-                part.behind.add(cuts[key])
-    return list(parts.values())
+class _Ways:
+    """The ways of gradients through a program. roots: the edges of its results; order: nodes, each before those that
+    follow it; below: the edges that lead on from each; ends: the edges of inputs; cuts: those at which a result lies,
+    or a hidden start; leaf: of each input, whether it is a leaf."""
+
+    def __init__(
+        self,
+        roots: list[Any],
+        order: Sequence[Any],
+        below: dict[Any, list[Any]],
+        ends: dict[Any, int],
+        cuts: dict[Any, int],
+        leaf: Sequence[bool],
+    ) -> None:
+        self.roots, self.order, self.below = roots, order, below
+        self.ends, self.cuts, self.leaf = ends, cuts, leaf
+        self.joined = self._connected()
+
+    def _connected(self) -> _Joined:
+        """Nodes that are connected without a cut."""
+        joined = _Joined()
+        for node in self.order:
+            for key in self.below[node]:
+                if key not in self.ends and key not in self.cuts:
+                    joined.join(node, key[0])
+        return joined
+
+    def _inner(self) -> set[Any]:
+        """The cuts at results that their own group leads to."""
+        of, cuts = self.joined.of, self.cuts
+        return {key for node in self.order for key in self.below[node] if key in cuts and of(key[0]) is of(node)}
+
+    def are_entangled(self) -> bool:
+        """Whether a result lies on the way of what it is itself connected to, or parts lead to each other."""
+        return bool(self._inner()) or _sorted(self._parts()) is None
+
+    def hidden(self) -> list[tuple[Any, HiddenStart]]:
+        """Further cuts by which such results get nodes of their own, none where that can't be."""
+        found = []
+        for key in hidden_cuts(self.order, self.below, self.ends, self.cuts) or ():
+            start = hidden_start(self.roots, key)
+            if start is None:
+                return []
+            found.append((key, start))
+        return found
+
+    def cut(self, key: Any) -> None:
+        """One more start, a hidden one, at this edge."""
+        self.cuts[key] = len(self.roots)
+        self.roots.append(torch.autograd.graph.GradientEdge(*key))
+        self.joined = self._connected()
+
+    def told_apart(self) -> list[_Part]:
+        """The parts that are worth a node of their own."""
+        while True:
+            self._let_go_of_inner()
+            found = self._parts()
+            together = _equal(found)
+            if together is None:
+                return found
+            self.joined.join(*together)
+
+    def _let_go_of_inner(self) -> None:
+        """Forget the inner cuts: what arrives there is not told apart."""
+        while inner := self._inner():
+            for node in self.order:
+                for key in inner.intersection(self.below[node]):
+                    self.joined.join(node, key[0])
+            for key in inner:
+                del self.cuts[key]
+
+    def _parts(self) -> list[_Part]:
+        parts: dict[Any, _Part] = {}
+        of = self.joined.of
+        for at, root in enumerate(self.roots):
+            node = of(root.node)
+            parts.setdefault(node, _Part(node, [], set(), set())).starts.append(at)
+        for node in self.order:
+            part = parts.setdefault(of(node), _Part(of(node), [], set(), set()))
+            for key in self.below[node]:
+                if key in self.ends:
+                    part.histories.update(() if self.leaf[self.ends[key]] else (self.ends[key],))
+                elif key in self.cuts and of(key[0]) is not part.node:
+                    part.behind.add(self.cuts[key])
+        return list(parts.values())
 
 
 def _equal(parts: Sequence[_Part]) -> tuple[Any, Any] | None:

@@ -34,11 +34,6 @@ def check_of(value: Any) -> Is | Equals:
     return Is(value) if single and type(value).__name__ != "device" else Equals(value)
 
 
-def is_enum_member(value: Any) -> bool:
-    """True for members of enums."""
-    return isinstance(value, enum.Enum)
-
-
 class ConstantVariable(VariableTracker):
     """A literal: see `literal.is_literal`."""
 

@@ -90,3 +90,10 @@ def wishes(**wish: bool) -> Callable[[Any], Any]:
         return mutation
 
     return mark
+
+
+def turned(later: Any, owner: Any, name: str) -> Callable[[], None]:
+    """What makes a flag its opposite; `later` puts it back."""
+    before = getattr(owner, name)
+    later.callback(setattr, owner, name, before)
+    return lambda: setattr(owner, name, not before)

@@ -13,7 +13,7 @@ import warnings
 
 import pytest
 import torch
-from mutations import check_mutation, wishes
+from mutations import check_mutation, turned, wishes
 from torch import nn
 
 X = torch.arange(6.0).reshape(2, 3) - 2
@@ -216,13 +216,8 @@ def getter_replaced(later):
 
 
 def strategy_of_einsum_changed(later):
-    before = torch.backends.opt_einsum.enabled
-    later.callback(setattr, torch.backends.opt_einsum, "enabled", before)
-    return (
-        (lambda x: x * (2 if torch.backends.opt_einsum.enabled else 3)),
-        args,
-        lambda: setattr(torch.backends.opt_einsum, "enabled", not before),
-    )
+    program = lambda x: x * (2 if torch.backends.opt_einsum.enabled else 3)  # noqa: E731
+    return program, args, turned(later, torch.backends.opt_einsum, "enabled")
 
 
 def invariants_of_sparse_tensors_checked(later):
@@ -246,13 +241,8 @@ def print_options_changed(later):
 
 
 def flag_of_mkldnn_precision_changed(later):
-    before = torch.backends.mkldnn.deterministic
-    later.callback(setattr, torch.backends.mkldnn, "deterministic", before)
-    return (
-        (lambda x: x * (2 if torch.backends.mkldnn.deterministic else 3)),
-        args,
-        lambda: setattr(torch.backends.mkldnn, "deterministic", not before),
-    )
+    program = lambda x: x * (2 if torch.backends.mkldnn.deterministic else 3)  # noqa: E731
+    return program, args, turned(later, torch.backends.mkldnn, "deterministic")
 
 
 def hook_that_counts_added(later):

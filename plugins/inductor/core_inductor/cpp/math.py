@@ -82,10 +82,22 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     return a < 65520.0f ? value : x * __builtin_inff();
 }""",
     ),
+    # P(r) of exp(r) = 1 + r + r^2 P(r) on |r| <= ln(2)/2, fit 7e-8 of r^2.
+    "exp_rest": (
+        (),
+        """float exp_rest(float r) {
+    float p = 0.0013926926614021907f;
+    p = __builtin_fmaf(p, r, 0.008363773874405574f);
+    p = __builtin_fmaf(p, r, 0.04166655011030512f);
+    p = __builtin_fmaf(p, r, 0.16666573381900845f);
+    p = __builtin_fmaf(p, r, 0.5f);
+    return p;
+}""",
+    ),
     # exp(r) = 1 + r + r^2 P(r) on |r| <= ln(2)/2, fit 7e-8 of r^2, with what 1 + r rounds off added back; 2^n is
     # applied in two halves so that subnormal results round once and n up to 128 does not overflow.
     "exp_f": (
-        ("bits_of", "float_of"),
+        ("bits_of", "float_of", "exp_rest"),
         """float exp_f(float x) {
     float c = x > 89.0f ? 89.0f : x;
     c = c < -104.0f ? -104.0f : c;
@@ -93,11 +105,7 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     float n = shifted - 12582912.0f;
     float r = __builtin_fmaf(n, -0.693145752f, c);
     r = __builtin_fmaf(n, -1.42860677e-06f, r);
-    float p = 0.0013926926614021907f;
-    p = __builtin_fmaf(p, r, 0.008363773874405574f);
-    p = __builtin_fmaf(p, r, 0.04166655011030512f);
-    p = __builtin_fmaf(p, r, 0.16666573381900845f);
-    p = __builtin_fmaf(p, r, 0.5f);
+    float p = exp_rest(r);
     float one = 1.0f + r, low = r - (one - 1.0f);
     p = one + __builtin_fmaf(p * r, r, low);
     int k = bits_of(shifted) - 0x4b400000, half = k >> 1;
@@ -105,7 +113,7 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
 }""",
     ),
     "exp2_f": (
-        ("bits_of", "float_of"),
+        ("bits_of", "float_of", "exp_rest"),
         """float exp2_f(float x) {
     float c = x > 129.0f ? 129.0f : x;
     c = c < -151.0f ? -151.0f : c;
@@ -113,11 +121,7 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     float r = c - (shifted - 12582912.0f);
     float t = r * 0.693147182f, low = __builtin_fmaf(r, 0.693147182f, -t);
     low = __builtin_fmaf(r, -1.90465421e-09f, low);
-    float p = 0.0013926926614021907f;
-    p = __builtin_fmaf(p, t, 0.008363773874405574f);
-    p = __builtin_fmaf(p, t, 0.04166655011030512f);
-    p = __builtin_fmaf(p, t, 0.16666573381900845f);
-    p = __builtin_fmaf(p, t, 0.5f);
+    float p = exp_rest(t);
     p = (__builtin_fmaf(p * t, t, low) + t) + 1.0f;
     int k = bits_of(shifted) - 0x4b400000, half = k >> 1;
     return p * float_of((half + 127) << 23) * float_of((k - half + 127) << 23);
@@ -236,17 +240,13 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     # exp(c) * 2^(shift - 1.5 * 2^23 - 127), the polynomial of exp_f.
     "exp_times": (
-        ("bits_of", "float_of"),
+        ("bits_of", "float_of", "exp_rest"),
         """float exp_times(float c, float shift) {
     float shifted = __builtin_fmaf(c, 1.44269504f, shift);
     float n = shifted - shift;
     float r = __builtin_fmaf(n, -0.693145752f, c);
     r = __builtin_fmaf(n, -1.42860677e-06f, r);
-    float p = 0.0013926926614021907f;
-    p = __builtin_fmaf(p, r, 0.008363773874405574f);
-    p = __builtin_fmaf(p, r, 0.04166655011030512f);
-    p = __builtin_fmaf(p, r, 0.16666573381900845f);
-    p = __builtin_fmaf(p, r, 0.5f);
+    float p = exp_rest(r);
     p = 1.0f + __builtin_fmaf(p * r, r, r);
     return p * float_of((int)((unsigned)bits_of(shifted) << 23));
 }""",

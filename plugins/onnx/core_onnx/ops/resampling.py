@@ -34,6 +34,11 @@ def _interpolated(b: ModelBuilder, x: Value, axis: int, want: int, aligned: bool
     return b.node("Add", b.node("Mul", low, one), b.node("Mul", high, two))
 
 
+def _refuse_open(x: Value, size: Sequence[int]) -> None:
+    if not all(isinstance(one, int) for one in (*x.shape, *size)) or not x.dtype.is_floating_point:
+        raise ConversionError("an image of a symbolic size, or of integers, between its pixels")
+
+
 def _ratio(have: int, want: int, aligned: bool, scale: float | None) -> numpy.float32:
     """Pixels of the image for a pixel of the result, in float32 as torch has it."""
     single = numpy.float32
@@ -52,8 +57,7 @@ def bilinear(
     scale_w: float | None = None,
 ) -> Value:
     """Columns first, then rows, each between its two neighbours."""
-    if not all(isinstance(one, int) for one in (*x.shape, *size)) or not x.dtype.is_floating_point:
-        raise ConversionError("an image of a symbolic size, or of integers, between its pixels")
+    _refuse_open(x, size)
     wide = _interpolated(b, x, 3, size[1], align_corners, scale_w)
     return _interpolated(b, wide.like(x.fake), 2, size[0], align_corners, scale_h)
 
@@ -103,8 +107,7 @@ def bicubic(
     scale_w: float | None = None,
 ) -> Value:
     """Columns first, then rows, each a curve through its four neighbours; those beyond the edge are the edge's."""
-    if not all(isinstance(one, int) for one in (*x.shape, *size)) or not x.dtype.is_floating_point:
-        raise ConversionError("an image of a symbolic size, or of integers, between its pixels")
+    _refuse_open(x, size)
     wide = _curved(b, x, 3, size[1], align_corners, scale_w)
     sizes = (*x.fake.shape[:3], size[1])
     return _curved(b, wide.like(x.fake.new_empty(sizes)), 2, size[0], align_corners, scale_h)

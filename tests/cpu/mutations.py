@@ -92,7 +92,7 @@ def wishes(**wish: bool) -> Callable[[Any], Any]:
     return mark
 
 
-def turned(later: Any, owner: Any, name: str) -> Callable[[], None]:
+def turned(owner: Any, name: str, later: Any) -> Callable[[], None]:
     """What makes a flag its opposite; `later` puts it back."""
     before = getattr(owner, name)
     later.callback(setattr, owner, name, before)

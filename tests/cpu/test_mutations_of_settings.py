@@ -217,7 +217,7 @@ def getter_replaced(later):
 
 def strategy_of_einsum_changed(later):
     program = lambda x: x * (2 if torch.backends.opt_einsum.enabled else 3)  # noqa: E731
-    return program, args, turned(later, torch.backends.opt_einsum, "enabled")
+    return program, args, turned(torch.backends.opt_einsum, "enabled", later)
 
 
 def invariants_of_sparse_tensors_checked(later):
@@ -242,7 +242,7 @@ def print_options_changed(later):
 
 def flag_of_mkldnn_precision_changed(later):
     program = lambda x: x * (2 if torch.backends.mkldnn.deterministic else 3)  # noqa: E731
-    return program, args, turned(later, torch.backends.mkldnn, "deterministic")
+    return program, args, turned(torch.backends.mkldnn, "deterministic", later)
 
 
 def hook_that_counts_added(later):

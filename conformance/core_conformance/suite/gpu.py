@@ -24,7 +24,7 @@ from .values import draw, needs_training, seeded
 LONG = 400_000_000
 """Cycles that a stream is kept busy for: a fifth of a second or more, a thousand times what a call of a test takes."""
 CALLS = 200
-ROUNDS = 3
+ROUNDS = 12
 MEGABYTE = 1 << 20
 GROWTH_BYTES = 64 * MEGABYTE
 BEYOND_32_BITS = (1 << 31) + 64
@@ -227,7 +227,7 @@ class GpuTests(ConformanceTests):
         _settled(lambda: compiled(x, w), x.device)
         before = torch.cuda.memory_allocated(x.device)
         taken = []
-        for _ in range(ROUNDS):  # other processes take memory of the device too, but not in every round
+        for _ in range(ROUNDS):  # others that start on the device take memory too, each once: not in every round
             free = torch.cuda.mem_get_info(x.device)[0]
             for _ in range(CALLS):
                 compiled(x, w)

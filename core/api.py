@@ -177,6 +177,10 @@ def _compile_object(model: Any, settings: CompileOptions, resolved: Any, shared:
     """shared: equal options give the same entries again, as long as the callable of before lives."""
     import torch
 
+    from .torch_compat.peer_stance import follow_stance
+
+    follow_stance(stance.follow)
+
     def one(fn: Any) -> Any:
         return _compiled_function(fn, settings, resolved, shared)
 

@@ -1,7 +1,7 @@
 """set_stance: how compiled callables of the process run from now on, without compiling them anew.
 
 Enters: a stance. Leaves: bits for the C side, and the answer to what a miss may do. No torch is imported here. State
-shared between threads: `_current`, one frozen object that is replaced as a whole, under the GIL.
+shared between threads: `_current` and `_followed`, frozen objects that are replaced as a whole, under the GIL.
 """
 
 from __future__ import annotations
@@ -37,12 +37,32 @@ class Stance:
 
 
 _current = Stance()
+_followed = Stance()  # of torch.compiler.set_stance
 _redirect: Callable[[Any], Any] | None = None
+
+_NAMES_OF_TORCH = {"aot_eager_then_compile": "eager_then_compile"}
 
 
 def current() -> Stance:
-    """The stance in force."""
-    return _current
+    """The stance in force: that of set_stance where it is no default, else that of torch.compiler.set_stance."""
+    return _followed if _current == Stance() else _current
+
+
+def follow(name: str, skip_guards: bool, force_backend: Any) -> None:
+    """Take over a stance that torch.compiler.set_stance was given."""
+    global _followed
+    name = _NAMES_OF_TORCH.get(name, name)
+    _followed = Stance(name, skip_guards, _own_name(force_backend)) if name in STANCES else Stance()
+    _apply(_current)
+
+
+def _own_name(backend: Any) -> Any:
+    """The backend of core behind one that core.bridge publishes; another as it is."""
+    published = getattr(backend, "__module__", None) == f"{__package__}.bridge"
+    name = backend.__name__ if published else backend
+    if isinstance(name, str) and (name == __package__ or name.startswith(f"{__package__}_")):
+        return name[len(__package__) + 1 :] or None
+    return backend
 
 
 def redirect_by(function: Callable[[Any], Any]) -> None:
@@ -109,4 +129,5 @@ def set_stance(
 def _apply(stance: Stance) -> None:
     global _current
     _current = stance
+    stance = current()
     _C.set_stance(stance.bits if _redirect is not None else stance.bits & ~_REDIRECT, _redirect)

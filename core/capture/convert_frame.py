@@ -204,10 +204,6 @@ class FrameCompiler:
         if unknown is not None:
             emit(FellBack("capture", f"{unknown} is active"))
             return False
-        others = peer.stance()
-        if others is not None:
-            told = f"torch.compiler.set_stance({others!r}) is about torch.compile alone, and is not followed here"
-            emit(FellBack("stance", f"{told}: core.set_stance sets the stance of what core compiles"))
         state = self._state_of(owner, frame.code)
         entries = self._entries(owner, frame.code)
         if state.count_idle() >= self.options.recompile_limit:

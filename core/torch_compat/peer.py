@@ -46,11 +46,3 @@ def allows_in_graph(fn: Any) -> bool:
     rules = sys.modules.get("torch._dynamo.trace_rules")
     allowed = getattr(rules, "_allowed_callable_ids", None)
     return allowed is not None and id(fn) in allowed
-
-
-def stance() -> str | None:
-    """The stance that torch.compiler.set_stance has put torch.compile in, None for its default and where it is not
-    loaded."""
-    now = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
-    name = getattr(now, "stance", "default")
-    return None if name == "default" else str(name)

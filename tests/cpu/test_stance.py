@@ -1,11 +1,17 @@
 """set_stance: how compiled callables run, without compiling them anew."""
 
+import importlib
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import core
+import core.bridge
 from core import events
 from core.stance import current
+from core.torch_compat import peer_stance
 
 X = torch.arange(3.0)
 
@@ -149,15 +155,79 @@ def test_a_stance_that_is_set_inside_compiled_code_holds_from_there():
     assert current().name == "force_eager"
 
 
-def test_an_event_says_that_the_stance_of_torch_compile_is_not_followed():
-    told = []
-    stop = events.subscribe(lambda event: told.append(event) if isinstance(event, events.FellBack) else None)
+def test_the_stance_of_torch_compile_is_followed():
+    compiled = core.compile(add, backend="eager", dynamic=False)
+    compiled(X)
+    with torch.compiler.set_stance("force_eager"):
+        hits = compiled.hits
+        assert torch.equal(compiled(X), add(X)) and compiled.hits == hits
+    with torch.compiler.set_stance("fail_on_recompile"):
+        compiled(X)
+        with pytest.raises(RuntimeError, match="fail_on_recompile"):
+            compiled(torch.ones(5))
+
+    @torch.compiler.set_stance("eager_on_recompile")
+    def run():
+        return compiled(torch.ones(5))
+
+    assert torch.equal(run(), torch.full((5,), 2.0)) and len(compiled.entries()) == 1
+    torch.compiler.set_stance("eager_then_compile")
     try:
-        with torch.compiler.set_stance("force_eager"):
-            compiled = core.compile(add, backend="eager")
-            assert torch.equal(compiled(X), add(X))
-        assert torch.equal(compiled(torch.ones(5)), add(torch.ones(5)))
+        later = core.compile(lambda x: x * 2, backend="eager")
+        for size in (3, 4, 5):
+            assert torch.equal(later(torch.ones(size)), torch.full((size,), 2.0))
     finally:
-        stop()
-    assert [(event.stage, "core.set_stance" in event.reason) for event in told] == [("stance", True)]
-    assert core.stats()["graphs"] == 2
+        torch.compiler.set_stance("default")
+    assert len(later.entries()) == 1 and current() == core.stance.Stance()
+    compiled(torch.ones(5))
+    assert len(compiled.entries()) == 2
+
+
+def test_a_backend_that_torch_compile_is_forced_to_is_one_of_core():
+    compiled = core.compile(add, backend="eager")
+    for name, own in (("aot_eager", "aot_eager"), ("core_eager", "eager"), ("core", None)):
+        with torch.compiler.set_stance(force_backend=name):
+            assert current().force_backend == own
+            assert torch.equal(compiled(X), add(X))
+    with torch.compiler.set_stance(force_backend=core.bridge.backend_for("eager")):
+        assert current().force_backend == "eager"
+    with torch.compiler.set_stance(force_backend="missing"), pytest.raises(core.BackendNotInstalled):
+        compiled(X)
+
+
+def test_cores_own_stance_decides_where_both_are_set():
+    with torch.compiler.set_stance("force_eager"), core.set_stance("fail_on_recompile"):
+        assert current().name == "fail_on_recompile"
+        core.set_stance("default")
+        assert current().name == "force_eager"
+    assert current().name == "default"
+
+
+def test_a_stance_is_followed_before_and_after_the_module_that_keeps_it_is_loaded(monkeypatch, tmp_path):
+    (tmp_path / "keeper.py").write_text(
+        """
+from types import SimpleNamespace
+_stance = SimpleNamespace(stance="default")
+def _set_stance(stance):
+    global _stance
+    before, _stance = _stance, stance
+    return before
+"""
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(peer_stance, "_SETTER", "keeper")
+    monkeypatch.setattr(peer_stance, "_KEEPER", "keeper")
+    told, finders = [], list(sys.meta_path)
+    for _ in range(2):
+        peer_stance.follow_stance(lambda *stance: told.append(stance))
+    assert len(sys.meta_path) == len(finders) + 1 and not told
+    keeper = importlib.import_module("keeper")
+    monkeypatch.setitem(sys.modules, "keeper", keeper)
+    assert sys.meta_path == finders and keeper.__loader__ is keeper.__spec__.loader
+    before = keeper._set_stance(SimpleNamespace(stance="force_eager", skip_guard_eval_unsafe=True, backend=None))
+    assert before.stance == "default" and told == [("default", False, None), ("force_eager", True, None)]
+    keeper._set_stance = keeper._set_stance.__wrapped__  # as when it was loaded before core
+    peer_stance.follow_stance(lambda *stance: told.append(stance))
+    assert told[2:] == [("force_eager", True, None)]
+    keeper._set_stance(before)
+    assert told[-1] == ("default", False, None)

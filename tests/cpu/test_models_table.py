@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from bench import models_table, table_rows
 
@@ -38,6 +39,31 @@ def test_rows_are_complained_of_for_wrong_results_failures_and_breaks_that_the_p
     assert complaints([{**FINE, "breaks": 1}, FINE]) == complaints([{**FINE, "skipped": 1}, FINE]) == ["more breaks"]
     assert complaints([{"failed": "why"}, FINE]) == ["failed", "more breaks"]
     assert complaints([FINE, {"failed": "why"}]) == []
+
+
+@pytest.mark.parametrize("draw", [torch.seed, lambda: None])
+def test_a_model_that_eager_does_not_repeat_is_not_called_wrong(monkeypatch, draw):
+    """Wrong results of core are complained of where eager gives its own results again, and nowhere else."""
+    compiled = []
+
+    def run(target):
+        draw()
+        return [torch.rand(4) + (target in compiled)]
+
+    def compiler(implementation, target):
+        compiled.append(target)
+        return target, lambda: {"graphs": 1, "breaks": 0, "recompiles": 0, "skipped": 0, "reasons": []}
+
+    rows = iter([(object(), run) for _ in range(3)])
+    monkeypatch.setattr(table_rows, "row", lambda name, mode: table_rows.Row(*next(rows)))
+    monkeypatch.setattr(models_table, "compiler", compiler)
+    half = models_table.measure("any", "infer", "core:eager", "wall")
+    if draw is torch.seed:
+        assert (half["repeatable"], models_table.complaints([half])) == (False, [])
+        assert "eager is not repeatable" in models_table.summary([[half]])
+    else:
+        assert (half["repeatable"], models_table.complaints([half])) == (True, ["wrong result"])
+        assert "1 wrong or failed" in models_table.summary([[half]])
 
 
 def test_a_stopped_run_goes_on_with_what_it_has_measured(monkeypatch, tmp_path, capsys):

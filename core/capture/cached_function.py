@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import Unsupported
+from ..guards.checks import Is
+from ..guards.held import Held
 from ..guards.source import CallSource, ConstSource
 from ..variables.base import KnownVariable, VariableTracker
 from ..variables.function import MethodVariable
-from .reached_state import is_out_of_date
+from .reached_state import is_out_of_date, method_may_write
 from .special_calls import defer_call
 
 VT = VariableTracker
@@ -22,7 +24,8 @@ class Asked:
 
     __name__ = "called"
 
-    def __init__(self, values: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def __init__(self, receiver: Held | None, values: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        self.receiver = receiver
         self.values = values
         self.keywords = keywords
 
@@ -30,10 +33,12 @@ class Asked:
         return (*self.values, *self.keywords.values())
 
     def __call__(self, fn: Any) -> Any:
-        return fn(*self.values, **self.keywords)
+        if self.receiver is None:
+            return fn(*self.values, **self.keywords)
+        return fn(self.receiver.get(), *self.values, **self.keywords)
 
     def _content(self) -> tuple[Any, ...]:
-        return (tuple(map(type, self.parts())), self.values, tuple(self.keywords.items()))
+        return (self.receiver, tuple(map(type, self.parts())), self.values, tuple(self.keywords.items()))
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Asked and self._content() == other._content()
@@ -63,6 +68,9 @@ class CachedFunctionVariable(KnownVariable):
         keywords = {key: value.look_inside(tx) for key, value in kwargs.items()}
         if values and issubclass(values[0].python_type(), logging.Logger):
             return defer_call(tx, self.value, values, keywords)
+        receiver = self._receiver(tx, values[0]) if values else None
+        if receiver is not None:
+            del values[0]
         if not all(value.is_constant() for value in (*values, *keywords.values())):
             raise Unsupported(
                 f"{self.value.__qualname__}() keeps results by arguments that only a run can tell",
@@ -74,6 +82,7 @@ class CachedFunctionVariable(KnownVariable):
                 remedy="keep what changes out of the cached function, or call it outside the compiled function",
             )
         asked = Asked(
+            receiver,
             tuple(value.as_constant() for value in values),
             {key: value.as_constant() for key, value in keywords.items()},
         )
@@ -83,6 +92,19 @@ class CachedFunctionVariable(KnownVariable):
             return tx.wrap(result, None, constant=True)
         source = CallSource(ConstSource(self.value, self.value.__qualname__), asked)
         return tx.wrap(result, tx.trace.asked.setdefault((id(self.value), asked), source))
+
+    def _receiver(self, tx: Any, first: VT) -> Held | None:
+        """The object of a method, where the cache tells it from others by its identity, and where the method run now
+        sees and leaves what it would in its turn."""
+        if first.kind not in ("user_object", "module") or first.source is None or not tx.side_effects.empty:
+            return None
+        real = first.as_python_object()
+        cls = type(real)
+        by_identity = (cls.__hash__, cls.__eq__) == (object.__hash__, object.__eq__)
+        if not by_identity or method_may_write(getattr(self.value, "__wrapped__", None), cls):
+            return None
+        tx.guard(first.source, Is(real))
+        return Held(real)
 
     def reconstruct(self, emit: Any) -> None:
         emit.load_global_object(self.value)

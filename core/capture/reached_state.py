@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ def reached(fn: Any, seen: set[int] | None = None) -> Iterator[Reached]:
         return
     seen.add(id(fn))
     instructions = decode(fn.__code__).instructions
-    writes = any(each.opname in WRITES for each in instructions) or not WRITING_METHODS.isdisjoint(fn.__code__.co_names)
+    writes = _writes(fn)
     found: dict[str, tuple[Any, dict[str, Any] | None, bool]] = {}
     for each in instructions:
         name = str(each.argval)
@@ -50,6 +51,26 @@ def reached(fn: Any, seen: set[int] | None = None) -> Iterator[Reached]:
         if isinstance(value, types.FunctionType):
             yield from reached(value, seen)
         yield Reached(value, namespace, name, written)
+
+
+def _writes(fn: types.FunctionType) -> bool:
+    written = any(each.opname in WRITES for each in decode(fn.__code__).instructions)
+    return written or not WRITING_METHODS.isdisjoint(fn.__code__.co_names)
+
+
+def method_may_write(fn: Any, cls: type, seen: set[int] | None = None) -> bool:
+    """Whether a method, or what it calls by a name of the class, changes something that it has not made itself."""
+    seen = set() if seen is None else seen
+    if not isinstance(fn, types.FunctionType):
+        return True
+    if id(fn) in seen:
+        return False
+    seen.add(id(fn))
+    named = (inspect.getattr_static(cls, name, None) for name in fn.__code__.co_names)
+    called = (getattr(each, "fget", None) or getattr(each, "__func__", each) for each in named)
+    return _writes(fn) or any(
+        method_may_write(each, cls, seen) for each in called if isinstance(each, types.FunctionType)
+    )
 
 
 def is_out_of_date(tx: Any, fn: Any) -> bool:

@@ -100,3 +100,72 @@ def test_a_cached_function_of_its_arguments_breaks_no_graph():
         cached.cache_clear()
     assert torch.equal(compiled(torch.ones(2), 1), fn(torch.ones(2), 1))
     assert (core.stats()["graphs"], core.stats()["breaks"]) == (1, 0)
+
+
+class Table:
+    def __init__(self, factor):
+        self.factor, self.rows = factor, 0
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019
+    def times(self, k):
+        return self.scaled(k)
+
+    @functools.cache  # noqa: B019
+    def row(self, n):
+        return torch.arange(n).float() * self.factor
+
+    @functools.cache  # noqa: B019
+    def counted(self, k):
+        self.rows += 1
+        return k
+
+    def scaled(self, k):
+        return k * self.factor
+
+
+class Positions(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = 2
+
+    @functools.lru_cache  # noqa: B019
+    def of(self, n):
+        return torch.arange(n) * self.factor
+
+    def forward(self, x):
+        return x + self.of(x.shape[0])
+
+
+def test_a_cached_method_of_an_object_from_outside_breaks_no_graph():
+    def fn(x, table):
+        return x * table.times(3) + table.row(2)
+
+    compiled = core.compile(fn, backend="eager", fullgraph=True)
+    x, table, other = torch.ones(2), Table(2), Table(5)
+    for each in (table, other, table):
+        assert torch.equal(compiled(x, each), fn(x, each))
+    other.factor = 7  # what is cached stays
+    assert torch.equal(compiled(x, other), fn(x, other))
+    Table.times.cache_clear()
+    assert torch.equal(compiled(x, other), x * 21 + torch.tensor([0.0, 5.0]))
+    net = Positions()
+    assert torch.equal(core.compile(net, backend="eager", fullgraph=True)(x), net(x))
+
+
+def test_a_cached_method_runs_where_it_stands_when_something_was_changed_or_it_writes():
+    def changes(x, table):
+        table.factor += 1
+        return x * table.times(4)
+
+    def writes(x, table):
+        before = table.rows
+        return x * table.counted(4) + before, table.rows
+
+    for fn in (changes, writes):
+        Table.times.cache_clear()
+        Table.counted.cache_clear()
+        mine, theirs = Table(2), Table(2)
+        compiled = core.compile(fn, backend="eager")
+        for _ in range(2):
+            assert repr(compiled(torch.ones(2), mine)) == repr(fn(torch.ones(2), theirs))
+        assert vars(mine) == vars(theirs)

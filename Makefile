@@ -34,8 +34,10 @@ demo: $(STAMP)
 
 TESTS := tests plugins/inductor/tests conformance/meta_tests $(VENDOR_PLUGINS:%=plugins/%/tests)
 WORKERS ?= 2
+# Which of the tests that are marked slow run: none, all or SHARD/SHARDS. CI takes another shard for each commit.
+SLOW ?= none
 test: $(STAMP) $(VENDORS)
-	CORE_STRICT=1 $(RUN) -m pytest -n $(WORKERS) $(TESTS) $(ARGS)
+	CORE_STRICT=1 $(RUN) -m pytest -n $(WORKERS) $(TESTS) --slow $(SLOW) $(ARGS)
 
 # Every backend that cheats, and the whole suite with each honest one: minutes.
 cheats: $(STAMP)
@@ -63,6 +65,7 @@ opdb: $(STAMP)
 	if test -f $(PEER)/opinfo_sweep.py; then mkdir -p build; \
 	  $(RUN) $(PEER)/opinfo_sweep.py --impl core_shim --backend eager --out build/opdb.json; fi
 
+test-all: SLOW = all
 test-all: test fuzz opdb soak
 
 lint: $(STAMP)

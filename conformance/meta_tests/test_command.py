@@ -135,6 +135,7 @@ def test_a_device_that_is_not_there_is_said_before_anything_runs(capsys):
     assert "finds no device of kind cuda" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_times_are_measured_reported_and_judge_nothing(tmp_path, capsys):
     out = tmp_path / "report.json"
     only = ["--only", "perf_sanity::PerfTests::overhead_of_a_call", "--out", str(out)]

@@ -157,6 +157,7 @@ def core_backend():
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_a_vendor_imports_the_suite_into_a_file_of_tests(tricky, tmp_path):
     folder = tmp_path / "vendor"
     folder.mkdir()
@@ -175,6 +176,7 @@ def test_a_vendor_imports_the_suite_into_a_file_of_tests(tricky, tmp_path):
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_declarations_count_in_a_vendors_own_run(tricky, tmp_path):
     folder = tmp_path / "vendor"
     folder.mkdir()

@@ -147,6 +147,7 @@ print(told[0].winner, {trial.backend: trial.reason for trial in told[0].trials}[
 
 
 @pytest.mark.parametrize("body", ["import os; os.abort()", "call = lambda *inputs: __import__('os').abort()"])
+@pytest.mark.slow
 def test_a_candidate_that_ends_the_process_does_so_once(site, body, tmp_path):
     add_backend(site, "fatal", FAST.format(name="fatal", body=body))
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(Path(__file__).parents[2])))}

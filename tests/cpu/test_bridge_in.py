@@ -271,6 +271,7 @@ def test_what_ran_in_torch_is_told():
     assert told == ["dynamo:mine: 2 of 2 nodes ran in torch: mul, sin"]
 
 
+@pytest.mark.slow
 def test_names_of_the_peers_registry_are_reached_and_unknown_ones_named():
     program = lambda x: (x.sin() * 2).sum()  # noqa: E731
     x, y = torch.randn(4, requires_grad=True), torch.randn(4)

@@ -39,6 +39,7 @@ def run(program, bundle, cache, **environment):
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_artifacts_of_one_process_serve_another_that_has_no_compiler(tmp_path):
     bundle = tmp_path / "bundle"
     assert "inductor" in run(COMPILES, bundle, tmp_path / "first")

@@ -17,6 +17,7 @@ PROGRAM = Path(__file__).parent / "data_parallel_process.py"
 
 
 @pytest.mark.parametrize("kind", ("ddp", "fsdp"))
+@pytest.mark.slow
 def test_two_processes_train_as_in_eager(kind, tmp_path):
     command = [sys.executable, "-W", "ignore", str(PROGRAM)]
     environment = {**os.environ, "CORE_STRICT": "1"}

@@ -48,6 +48,7 @@ ENTRIES = {
 
 
 @pytest.mark.parametrize("enter", ENTRIES.values(), ids=ENTRIES)
+@pytest.mark.slow
 def test_the_first_compile_of_a_process_inside_of_a_mode(enter):
     program = PROGRAM.format(enter=enter)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)

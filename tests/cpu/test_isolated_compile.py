@@ -152,6 +152,7 @@ def test_a_graph_is_compiled_in_another_process_and_runs_in_this_one(alpha):
     assert not alive(int(pid))
 
 
+@pytest.mark.slow
 def test_training_compiles_forward_and_backward_there(alpha):
     x = torch.randn(4, 3, requires_grad=True)
     twin = x.detach().clone().requires_grad_()
@@ -162,6 +163,7 @@ def test_training_compiles_forward_and_backward_there(alpha):
     assert os.getpid() not in pids(alpha)
 
 
+@pytest.mark.slow
 def test_flags_of_this_process_are_those_of_the_other_and_its_changes_stay_there(alpha, monkeypatch):
     torch.set_default_dtype(torch.float64)
     try:
@@ -188,6 +190,7 @@ def test_without_isolate_the_compile_is_in_this_process(alpha):
         ("has a bug", PluginBug, ["KeyError: 'a table'", "core_alpha_plugin/__init__.py", "in bug"]),
     ],
 )
+@pytest.mark.slow
 def test_what_goes_wrong_there_is_an_error_here(alpha, monkeypatch, does, error, words):
     with pytest.raises(error) as caught:
         run(monkeypatch, does)
@@ -195,6 +198,7 @@ def test_what_goes_wrong_there_is_an_error_here(alpha, monkeypatch, does, error,
     assert pids(alpha) and not any(alive(pid) for pid in pids(alpha))
 
 
+@pytest.mark.slow
 def test_a_compiler_that_dies_leaves_the_graph_to_the_fallback_when_that_is_wanted(alpha, monkeypatch):
     monkeypatch.setenv("ALPHA_DOES", "crashes")
     x = torch.randn(4, 3)
@@ -203,6 +207,7 @@ def test_a_compiler_that_dies_leaves_the_graph_to_the_fallback_when_that_is_want
     assert pids(alpha) and os.getpid() not in pids(alpha)
 
 
+@pytest.mark.slow
 def test_past_the_deadline_the_process_is_killed_with_what_it_started(alpha, monkeypatch):
     class Impatient(subprocess.Popen):
         """Its deadline is over once the compiler has started a process of its own."""
@@ -231,6 +236,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_compile_and_its_process(alpha, tmp_path):
     paths = os.pathsep.join((str(tmp_path / "site"), str(ROOT)))
     env = {**os.environ, "ALPHA_DOES": "hangs with a child", "PYTHONPATH": paths}
@@ -243,6 +249,7 @@ def test_an_interrupt_ends_the_compile_and_its_process(alpha, tmp_path):
     assert len(pids(alpha)) == 2 and not any(alive(pid) for pid in pids(alpha))
 
 
+@pytest.mark.slow
 def test_reports_come_over_and_prints_stay_there(alpha, monkeypatch, capfd):
     from core import events
 
@@ -286,6 +293,7 @@ def test_wrong_options_are_errors(options):
         core.compile(function, backend="eager", **options)
 
 
+@pytest.mark.slow
 def test_a_stored_artifact_needs_no_process(alpha, monkeypatch):
     monkeypatch.setenv("CORE_STORE_ARTIFACTS", "1")
     run()

@@ -116,15 +116,18 @@ def test_the_installed_wheel_compiles_what_eager_computes(site, tmp_path):
     assert out.split() == ["core-my-chip"]
 
 
+@pytest.mark.slow
 def test_torch_compile_finds_it_under_the_name_of_its_package(site, tmp_path):
     run(sys.executable, "-c", BACK, cwd=tmp_path, PYTHONPATH=path_of(site), CORE_STRICT="1")
 
 
+@pytest.mark.slow
 def test_the_projects_own_tests_pass(project, site):
     tests = str(project / "tests" / "test_plugin.py")
     run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", tests, cwd=project, PYTHONPATH=path_of(site))
 
 
+@pytest.mark.slow
 def test_the_doctor_finds_nothing_wrong_with_it(site, tmp_path):
     command = (sys.executable, "-m", "core", "doctor", "my_chip", "--json")
     findings = json.loads(run(*command, cwd=tmp_path, PYTHONPATH=path_of(site)))

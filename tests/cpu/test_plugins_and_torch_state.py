@@ -116,6 +116,7 @@ def verified(*arguments):
     return done.returncode, [(row["level"], row["text"]) for row in json.loads(done.stdout)]
 
 
+@pytest.mark.slow
 def test_verify_compares_results_and_gradients_with_eager(site):
     code, found = verified("aot_eager")
     label = f"backend 'aot_eager' (core {core.__version__})"
@@ -127,6 +128,7 @@ def test_verify_compares_results_and_gradients_with_eager(site):
     ]
 
 
+@pytest.mark.slow
 def test_verify_finds_a_backend_that_computes_something_else_and_one_that_does_not_compile(site):
     wrong = PLUGIN.replace("return Artifact(call=graph)", "return Artifact(call=lambda *a: [r + 1 for r in graph(*a)])")
     plugin_site.add_distribution(site, "core-alpha", "alpha", source=wrong)

@@ -245,6 +245,7 @@ def run_script(body: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 class TestMemory:
     def test_warm_calls_use_no_memory(self):

@@ -69,10 +69,12 @@ def test_a_program_runs_on_it_by_name_and_core_keeps_gradients_mutation_and_alia
     assert run(python, "-c", PROGRAM, cwd=tmp_path).split() == ["0.3.0", "True"]
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(python, tmp_path):
     run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests"), cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_it_is_listed_with_what_its_manifest_says(python, tmp_path):
     rows = json.loads(run(python, "-m", "core", "list", "--json", cwd=tmp_path))
     row = next(row for row in rows if row["name"] == "numpy")
@@ -80,12 +82,14 @@ def test_it_is_listed_with_what_its_manifest_says(python, tmp_path):
     assert row["devices"] == ["cpu"]
 
 
+@pytest.mark.slow
 def test_the_doctor_probes_it_and_passes_on_what_it_says(python, tmp_path):
     findings = json.loads(run(python, "-m", "core", "doctor", "numpy", "--json", cwd=tmp_path))
     text = " ".join(finding["text"] for finding in findings)
     assert "works on cpu with numpy" in text and "core-numpy runs on NumPy" in text
 
 
+@pytest.mark.slow
 def test_it_passes_the_sixteen_probes(python, tmp_path):
     probes = json.loads(
         run(python, "-m", "core", "conformance", "probes", "--backend", "numpy", "--json", cwd=tmp_path)

@@ -205,6 +205,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @pytest.mark.skipif(not hasattr(sys, "getdlopenflags") or sys.platform == "darwin", reason="needs fork")
+@pytest.mark.slow
 def test_a_forked_child_runs_and_compiles():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2]

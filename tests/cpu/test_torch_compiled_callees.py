@@ -63,6 +63,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 def test_an_error_under_torch_compile_behind_a_break_is_raised(backend, tmp_path):
     """torch.cond of unlike branches: the graph breaks, and torch's compiler raises beneath our hook.
 

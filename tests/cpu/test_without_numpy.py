@@ -26,6 +26,7 @@ def test_the_process_of_these_tests_has_no_numpy(tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.slow
 def test_backend_loads_compiles_and_trains_without_numpy(backend, tmp_path):
     program = f"""
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
@@ -39,6 +40,7 @@ print(core.stats()["frames"], core.stats()["breaks"])
     assert int(frames) >= 1 and breaks == "0"
 
 
+@pytest.mark.slow
 def test_frozen_weights_and_constants_are_compared_without_numpy(tmp_path):
     program = """
 table = torch.arange(6.0)
@@ -53,6 +55,7 @@ print("right")
     assert run(program, tmp_path) == "right\n"
 
 
+@pytest.mark.slow
 def test_process_of_its_own_compiles_without_numpy(tmp_path):
     program = """
 if __name__ == "__main__":

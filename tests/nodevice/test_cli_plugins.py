@@ -237,6 +237,7 @@ def test_doctor_shows_what_failed_in_the_process_that_calls_it(site, monkeypatch
     assert "reinstall core-alpha" in finding.remedy
 
 
+@pytest.mark.slow
 def test_doctor_says_where_an_import_hangs(site, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "PROBE_SECONDS", 1.0)
     add(site, "core-alpha", "alpha", source="import threading\ndef forever():\n    threading.Event().wait()\nforever()")
@@ -246,6 +247,7 @@ def test_doctor_says_where_an_import_hangs(site, capsys, monkeypatch):
     assert "CORE_DISABLE_PLUGINS" in finding["remedy"]
 
 
+@pytest.mark.slow
 def test_doctor_tells_what_loading_changed_and_what_the_plugin_says_of_itself(site, capsys):
     source = (
         "import os\nos.environ['CORE_TEST_DOCTOR'] = '1'\nfrom core.plugin import Finding\n"
@@ -298,6 +300,7 @@ def test_doctor_gives_the_remedy_of_what_can_not_be_used(site, capsys, extra, wo
 
 
 @pytest.mark.parametrize("content, words", [(None, "there is no"), ("garbage", "is no lock file of core")])
+@pytest.mark.slow
 def test_doctor_finds_a_required_lock_that_is_absent_or_damaged(site, tmp_path, capsys, content, words):
     (tmp_path / "pyproject.toml").write_text("[tool.core.plugins]\nrequire_lock = true\n")
     if content is not None:

@@ -46,6 +46,7 @@ def compile(
     isolate: str | None = None,
     deadline_s: float | None = None,
     isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
 ) -> Any:
     """Compile a function, a method, a module or any callable. Without `model`, a decorator.
 
@@ -62,6 +63,8 @@ def compile(
     looser mode of the backend. freeze: weights are constants until they change (graphs without gradients).
     isolate="process": a serializable backend compiles in a process of its own, which is killed after deadline_s.
     isolate_recompiles: entries and a limit of this call's own, though the function was compiled with equal options.
+    shapes_spec: which sizes and numbers of the arguments differ from call to call, and how they relate, declared with
+    torch's ShapesSpec, ParamsSpec or a dict; all others are fixed.
 
     A module gives a module of the same class that shares the original's state; the original stays as it is. Raises
     BackendNotInstalled, BackendUnavailable, InvalidOption.
@@ -86,6 +89,7 @@ def compile(
         isolate=isolate,
         deadline_s=deadline_s,
         isolate_recompiles=isolate_recompiles,
+        shapes_spec=shapes_spec,
     )
     if model is None:
         return functools.partial(compile, **given)
@@ -126,9 +130,31 @@ def _settings(given: Mapping[str, Any]) -> CompileOptions:
         guard_filter=guard_filter,
         fullgraph_backend=given["fullgraph_backend"],
         freeze=given["freeze"],
+        shapes_spec=_shapes_spec(given["shapes_spec"], given["dynamic"]),
         isolate=given["isolate"],
         deadline_s=given["deadline_s"],
         **chosen,
+    )
+
+
+def _shapes_spec(given: Any, dynamic: bool | None) -> Any:
+    """A ShapesSpec of what shapes_spec may be."""
+    if given is None:
+        return None
+    from .torch_compat import shape_specs
+
+    why = ""
+    if dynamic is not None:
+        why = f"shapes_spec says what is dynamic, and dynamic={dynamic} does too"
+    elif not shape_specs.exist():
+        why = "shapes_spec takes classes that this version of torch does not have"
+    else:
+        try:
+            return shape_specs.as_shapes_spec(given)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            why = f"shapes_spec is not right: {error}"
+    raise InvalidOption(
+        why, instead="nothing was compiled", remedy="see torch.fx.experimental.dynamic_spec, or use core.mark_dynamic"
     )
 
 
@@ -211,6 +237,7 @@ def _as_function(target: Callable[..., Any]) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
+    call._core_stands_for = target  # type: ignore[attr-defined]
     for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
         if isinstance(getattr(target, attribute, None), str):
             setattr(call, attribute, getattr(target, attribute))

@@ -54,7 +54,8 @@ class CompileOptions:
     backend can't compile; precision: "eager" (the process's own flags), "ieee" (nothing looser than each dtype), or a
     looser mode that the backend declares; freeze: parameters and buffers may be treated as constants in graphs
     without gradients; isolate: "process" to have the backend compile in a process of its own; deadline_s: how long one
-    compile may take there, and what the backend is told elsewhere.
+    compile may take there, and what the backend is told elsewhere; shapes_spec: a ShapesSpec of torch, see
+    capture/declared_shapes.py.
     """
 
     backend: Any = "inductor"
@@ -72,6 +73,7 @@ class CompileOptions:
     max_fallback_cost: float | None = None
     on_failure: str = "raise"
     precision: str = "eager"
+    shapes_spec: Any = None
     freeze: bool = False
     isolate: str | None = None
     deadline_s: float | None = None
@@ -135,6 +137,7 @@ class CompileOptions:
             self.freeze,
             self.isolate,
             self.deadline_s,
+            None if self.shapes_spec is None else id(self.shapes_spec),
         )
 
 

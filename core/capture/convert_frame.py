@@ -97,6 +97,7 @@ class FrameState:
         self.draws = True  # random numbers of Python and NumPy may be inputs of its graph
         self.scalars = False  # numbers and sizes of the data are symbols, for without them it would break
         self.without_symbols: Unsupported | None = None  # the refusal that led to that
+        self.declared: Any = None  # what shapes_spec says of the call under way
         self.seen = False  # a first call has run as written, for its sizes
         self.latest: Any = None  # the entry made last
         self.idle = 0  # entries in a row that died before they served a second call
@@ -212,6 +213,8 @@ class FrameCompiler:
         if entries and not self._may_recompile(state, entries, frame):
             return self._no_more(owner)
         began = time.perf_counter()
+        if self.options.shapes_spec is not None and isinstance(owner, _C.CompiledCallable):
+            state.declared = self._declared(owner, frame)
         try:
             policy.refuse_code(frame.code)
             with tensor_hooks.hooks_aside():
@@ -283,6 +286,11 @@ class FrameCompiler:
                 f"uncompiled. Why each entry refused this call:\n  {listed}",
                 stacklevel=3,
             )
+
+    def _declared(self, owner: Any, frame: FrameInput) -> Any:
+        from .declared_shapes import DeclaredShapes
+
+        return DeclaredShapes(self.options.shapes_spec, owner.fn, frame, replacement.argument_names(frame.code))
 
     def _as_written(self, owner: Any, frame: FrameInput) -> Any:
         """What stands for a frame that can't be captured: its own code, with the functions it calls captured."""
@@ -388,6 +396,8 @@ class FrameCompiler:
             in_order=self.in_order,
         )
         trace.policy.draws = state.draws
+        if state.declared is not None:
+            trace.policy.declare(state.declared)
         if config.audit_guards:
             trace.reads = {}
         # now, before the traced code switches anything

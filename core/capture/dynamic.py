@@ -30,6 +30,7 @@ from ..settings import config
 from ..variables.symbolic import SymbolicVariable
 
 if TYPE_CHECKING:
+    from .declared_shapes import DeclaredShapes, Relations
     from .trace import FrameInput
 
 
@@ -81,12 +82,18 @@ class CapturePolicy:
         self.numbers: dict[str, int | float] = {}
         self.objects: dict[str, int] = {}
         self.lenient: set[int] = set()  # ids of tensors whose marks were set by a class, not by the program
+        self.declared: DeclaredShapes | None = None  # what shapes_spec says of the call; all else is fixed
+        self.relations: Relations | None = None
         self.wished: dict[int, list[int]] = {}  # id of a tensor -> dimensions marked on what it is a part of
 
     def dynamic_dims(self, tensor: torch.Tensor, source: Any) -> dict[int, Any]:
         """Dimensions of an input that get symbols. A size of 0 never does: the symbols are positive."""
         name = source.name()
         self.sizes[name] = tuple(tensor.shape)
+        if self.declared is not None:
+            declared = self.declared.policies(tensor, self.unbacked)
+            self.opened = self.opened or self.unbacked and bool(declared)
+            return declared
         marks = tensor_marks(tensor)
         found: dict[int, Any] = {dim: True for dim in self._changed_dims(name, tensor) if dim not in marks}
         if self.crowded and not isinstance(tensor, torch.nn.Parameter) and self.dynamic is not False:
@@ -104,6 +111,11 @@ class CapturePolicy:
                 found[dim] = policy
         self.opened = self.opened or any(getattr(policy, "unbacked", False) for policy in found.values())
         return found
+
+    def declare(self, declared: DeclaredShapes) -> None:
+        """Take what a program declares of the call in place of all else."""
+        self.declared = declared
+        self.relations = declared.relations()
 
     def _dims_of_both_kinds(self, name: str, tensor: torch.Tensor) -> list[int]:
         """Dimensions whose size was 0 or 1 in one capture and larger in another, this one included."""
@@ -129,16 +141,29 @@ class CapturePolicy:
         if not math.isfinite(value) or value == 0 and type(value) is float:  # a symbol does not tell -0.0 from 0.0
             return None
         name = source.name()
+        if self.declared is not None:
+            return self._declared_number(tx, value, source) if name in self.declared.numbers else None
         seen = self.history.numbers.get(name, value)
         changed = config.symbolic_numbers and (seen is None or seen != value or _counts_turns(source))
         wanted = changed or self.dynamic and type(value) is int and _is_argument(source)
         if self.dynamic is False or not wanted:
             return None
         self.numbers[name] = value
+        return self._as_symbol(tx, value, source)
+
+    def _declared_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable:
+        known = source.name() in tx.trace.numbers
+        result = self._as_symbol(tx, value, source)
+        if not known and self.relations is not None:
+            self.relations.number(tx.builder.shape_env, source.name(), result.symbol)
+        return result
+
+    def _as_symbol(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable:
         tx.guard(source, TypeIs(type(value)))
-        known = tx.trace.numbers.get(name)
+        known = tx.trace.numbers.get(source.name())
         if known is None:
-            known = tx.trace.numbers[name] = SymbolicVariable(tx.builder.add_scalar_input(value, source), source)
+            known = SymbolicVariable(tx.builder.add_scalar_input(value, source), source)
+            tx.trace.numbers[source.name()] = known
         return known
 
     def is_lifted(self, tensor: torch.Tensor, source: Any) -> bool:

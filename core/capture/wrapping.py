@@ -205,6 +205,8 @@ def tensor(tx: Any, value: torch.Tensor, source: Any) -> VT:
     result = tx.builder.add_tensor_input(
         value, source, dynamic_dims=free, lifted=lifted, is_buffer=is_buffer_source(source)
     )
+    if free and tx.trace.policy.relations is not None:
+        tx.trace.policy.relations.tensor(tx.builder.shape_env, value, result.fake)
     if source is not None:
         moving = (
             [dim for dim, stride in enumerate(result.fake.stride()) if type(plain(stride)) is not int] if free else ()

@@ -379,6 +379,7 @@ def _enum_class(tx: Any, meta: VT, body: VT, name: VT, bases: list[VT], keywords
     namespace.real.pop("__classcell__", None)
     cls = _run_enum(tx, real_meta, name.as_constant(), real_bases, namespace.real, **options)
     made = tx.trace.known.get(id(cls)) or register(tx, cls)
+    stand_ins.forget_tables(tx, cls)
     if isinstance(cell, CellVariable):
         cell.set(tx, made)
     return made
@@ -432,6 +433,7 @@ class _EnumNamespace:
             raise Unsupported(f"an enum with a {name} of its own is not traced", remedy=REMEDY)
         if name == "__classcell__":
             return
+        stand_ins.refuse_unlike(tx, value)
         _run_enum(tx, self.real.__setitem__, name, stand_ins.stand_in(tx, value, name))
 
     def get_item(self, tx: Any, key: VT) -> VT:

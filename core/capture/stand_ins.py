@@ -66,7 +66,8 @@ def _make(tx: Any, tracker: VT, name: str) -> Any:
         return real
     cls = tracker.python_type()
     if cls in (list, dict, set):
-        return cls()
+        known = tracker.look_inside(tx)
+        return known.as_constant() if known.is_constant() else cls()
     if isinstance(tracker, UserObjectVariable):
         return _object(tracker, cls)
     if cls is tuple:
@@ -117,9 +118,24 @@ def bridge(tx: Any, tracker: VT, name: str) -> types.FunctionType:
     return run
 
 
+def refuse_unlike(tx: Any, value: VT) -> None:
+    """Break the graph for a value that the enum module compares with others, and whose stand-in is unlike it."""
+    value = value.look_inside(tx)
+    if value.python_type() in (list, dict, set) and not value.is_constant():
+        raise Unsupported(f"{value.describe()} as the value of a member of an enum", remedy=REMEDY)
+
+
+def forget_tables(tx: Any, cls: type) -> None:
+    """The enum module has filled its tables of members since the traced code read them."""
+    for name in ("_member_map_", "_member_names_", "_value2member_map_"):
+        tx.trace.known.pop(id(cls.__dict__.get(name)), None)
+
+
 def _given(tx: Any, value: Any) -> VT:
-    if isinstance(value, type) and issubclass(value, enum.Enum) and id(value) not in tx.trace.known:
-        return tx.register_class(value)  # the enum that is being made
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        forget_tables(tx, value)
+        if id(value) not in tx.trace.known:
+            return tx.register_class(value)  # the enum that is being made
     return tx.constant(value)
 
 
@@ -130,6 +146,7 @@ def _with_payload(tx: Any, tracker: UserObjectVariable) -> Any:
 
 def _fill(tx: Any, tracker: Any, made: Any) -> None:
     for key, item in tracker.written.items():
+        refuse_unlike(tx, item)
         object.__setattr__(made, key, stand_in(tx, item, key))
 
 

@@ -153,6 +153,8 @@ class VariableTracker:
 
     def call(self, tx: Tracer, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """object(*args, **kwargs)."""
+        if not has_special(self.python_type(), "__call__"):
+            tx.raise_exception(TypeError, f"'{self.python_type().__name__}' object is not callable")
         raise self.refuse("a call")
 
     def call_method(

@@ -15,8 +15,10 @@ from ..guards.checks import Equals
 from ..guards.source import AttrSource, ConstSource, TypeAttrSource
 from . import immutable
 from .base import VariableTracker
+from .container import call_checked
 from .exception import ExceptionVariable
 from .function import MethodVariable
+from .iterator import iterator_of
 from .literal import is_literal, run
 from .namespace import NamespaceVariable
 from .nn_module import ModuleVariable
@@ -55,6 +57,7 @@ class _Probe:
 CHAINED = _Probe.chained is True  # whether this Python's classmethod asks what it wraps, as those before 3.13 do
 
 
+CONSTRUCTORS = ("from_bytes", "fromhex")
 SINGLETONS: dict[type, Any] = {type(value): value for value in (Ellipsis, NotImplemented)}
 
 
@@ -407,11 +410,10 @@ class UnboundVariable(VariableTracker):
         if isinstance(self.value, (types.BuiltinFunctionType, types.BuiltinMethodType)):
             if self.name == "__init_subclass__":
                 return tx.constant(None)
-            if all(arg.is_constant() for arg in args) and not kwargs and self._is_pure():
-                return tx.wrap(self.value(*(arg.as_constant() for arg in args)), None, constant=True)
-            if self.name == "fromkeys":
-                value = args[1] if len(args) > 1 else tx.constant(None)
-                return tx.new_dict([(key, value) for key in args[0].unpack(tx)], self.owner.cls)
+            if self.name == "fromkeys" and issubclass(self.owner.cls, dict):
+                return call_checked(tx, "fromkeys", self._from_keys, args, kwargs)
+            if not kwargs and self._is_pure() and all(arg.is_constant() for arg in args):
+                return self._run(tx, [arg.as_constant() for arg in args])
             raise self.refuse("a call")
         if not args:
             tx.raise_exception(TypeError, f"unbound method {self.owner.cls.__name__}.{self.name}() needs an argument")
@@ -425,9 +427,26 @@ class UnboundVariable(VariableTracker):
             return receiver.get_attr(tx, args[1].as_constant())
         return receiver.call_method(tx, self.name, list(args[1:]), kwargs)
 
+    def _from_keys(self, tx: Tracer, iterable: VT, value: VT | None = None) -> VT:
+        """As dict.fromkeys makes it for a class that extends dict: an object of the class, filled item by item."""
+        made = tx.call_function(self.owner, [], {}).realize(tx)
+        for key in iterator_of(tx, iterable).unpack(tx):
+            made.set_item(tx, key.realize(tx), value if value is not None else tx.constant(None))
+        return made
+
+    def _run(self, tx: Tracer, values: list[Any]) -> VT:
+        maker = self._maker()
+        if maker is not self.owner.cls and self.name in CONSTRUCTORS:  # which end in a call of the class
+            made = run(tx, getattr(maker, self.name), values)
+            return tx.call_function(self.owner, [tx.constant(made)], {})
+        return tx.wrap(run(tx, self.value, values), None, constant=True)
+
+    def _maker(self) -> type:
+        return next((base for base in self.owner.cls.__mro__ if self.name in base.__dict__), object)
+
     def _is_pure(self) -> bool:
         """Whether the answer depends on the arguments alone, unlike that of datetime.now()."""
-        maker = next((base for base in self.owner.cls.__mro__ if self.name in base.__dict__), object)
+        maker = self._maker()
         return maker.__module__ == "builtins" or maker in immutable.MOMENTS and self.name in immutable.PURE_MAKERS
 
     def get_attr(self, tx: Tracer, name: str) -> VT:

@@ -38,6 +38,9 @@ def is_subclass(tx: Tracer, cls: VT, classes: VT) -> bool:
     if classes.kind == "tuple":
         return any(is_subclass(tx, cls, item.realize(tx)) for item in classes.unpack(tx))
     wanted = python_object(classes)
+    if isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union:
+        parts = [tx.wrap(part, None, constant=True) for part in wanted.__args__]
+        return any(is_subclass(tx, cls, part) for part in parts)
     if isinstance(wanted, type):
         answer = _own_check(tx, inspect.getattr_static(type(wanted), "__subclasscheck__"), wanted, cls)
         if answer is None and tx.is_unreal(wanted):
@@ -57,9 +60,9 @@ def _derives(tx: Tracer, own: Any, cls: Any) -> bool:
 
 
 def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
-    if not isinstance(cls, type):
-        tx.raise_exception(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
     own = obj.python_type()
+    if not isinstance(cls, type):
+        return _of_type_expression(tx, own, cls)
     if own is cls:
         return True
     if _is_of_type(tx, obj, own, cls):
@@ -68,6 +71,16 @@ def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
         return False
     named = python_object(obj.get_attr(tx, "__class__").realize(tx))
     return named is not own and isinstance(named, type) and _is_of_type(tx, obj, named, cls)
+
+
+def _of_type_expression(tx: Tracer, own: type, cls: Any) -> bool:
+    """isinstance() with a form of the typing module asks the object's class; with others it is an error."""
+    if typing.get_origin(cls) is typing.Union:
+        tracker = tx.wrap(own, None, constant=True)
+        return any(is_subclass(tx, tracker, tx.wrap(part, None, constant=True)) for part in cls.__args__)
+    if type(cls).__module__ == "typing" and find_special(type(cls), "__instancecheck__") is not None:
+        return _derives(tx, own, cls)
+    return bool(run(tx, isinstance, [None, cls]))
 
 
 def _is_of_type(tx: Tracer, obj: VT, own: type, cls: Any) -> bool:

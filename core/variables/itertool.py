@@ -339,18 +339,18 @@ class PairwiseCursor(CallCursor):
     def __init__(self, tx: Tracer, iterable: VT, /) -> None:
         self.iterator = iterator_of(tx, iterable)
         self.previous: VT | None = None
+        self.ended = False
 
     def __call__(self, tx: Tracer) -> VT | None:
-        if self.previous is None:
-            self.previous = self.iterator.next_item(tx)
-            if self.previous is None:
-                return None
-        item = self.iterator.next_item(tx)
-        if item is None:
+        if self.ended:
             return None
-        pair = tx.new_tuple([self.previous, item])
+        first = self.previous = self.previous or self.iterator.next_item(tx)
+        item = self.iterator.next_item(tx) if first is not None else None  # may ask this iterator for a pair, too
+        if first is None or item is None:
+            self.ended = True
+            return None
         self.previous = item
-        return pair
+        return tx.new_tuple([first, item])
 
     def rebuild(self) -> Any:
         return (itertools.pairwise, [self.iterator], {}) if self.previous is None else None

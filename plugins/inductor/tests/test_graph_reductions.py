@@ -157,3 +157,16 @@ def test_positions_are_folded_in_the_kernel_of_their_extreme():
     check(lambda x: (x * 2).argmax(-1), x, kernels=1, externs=0)
     check(lambda x: x.argmax(0), x, kernels=1, externs=0)
     check(lambda x: x.argmax(-1), randn(4, 8), kernels=1, externs=0)
+
+
+@pytest.mark.parametrize("length", [255, 288, 512, 4160])
+def test_long_rows_are_folded_in_lanes(length):
+    def f(x, y):
+        return x.sum(1), x.amin(1), (x * 2).prod(1), y.sum(1), (y > 3).any(1), y.amax(1)
+
+    x, y = torch.rand(5, length), torch.randint(-5, 6, (5, length))
+    x[1, 3] = x[2, length - 1] = float("nan")
+    built = check(f, x, y)
+    lanes = {288: 32, 512: 64, 4160: 64}.get(length)
+    assert built.program.cpp_source.count(f"_lanes[{lanes}];") == (6 if lanes else 0)
+    check(lambda x: (x.sum(), x.amax()), x.flatten())

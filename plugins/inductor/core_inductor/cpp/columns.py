@@ -6,7 +6,8 @@ runs and then in double, as in walks.py.
 
 from __future__ import annotations
 
-from ..sched.kernel import ROW
+from ..sched.kernel import ROW, size_of
+from .blocks import is_multiple
 from .context import KernelPrinter, expr_atom
 from .evaluate import needed, vectorisable
 from .ops import C_TYPES
@@ -35,7 +36,9 @@ def print_columns(printer: KernelPrinter) -> None:
             return
         size = printer.size(lane)
         with source.loop("block", "0", size, str(LANES), pragma=pragma if not outer else ""):
-            source.line(f"const long block_end = block + {LANES} < {size} ? block + {LANES} : {size};")
+            whole = is_multiple(size_of(lane), LANES)
+            end = "" if whole else f" < {size} ? block + {LANES} : {size}"
+            source.line(f"const long block_end = block + {LANES}{end};")
             _block(printer, walks)
 
     nest(0)
@@ -48,6 +51,8 @@ class _Lanes:
         self.printer = printer
         self.name = expr_atom(printer.kernel.rows[-1]).name
         self.at = f"[{self.name} - block]"
+        whole = is_multiple(size_of(printer.kernel.rows[-1]), LANES)
+        self.count = str(LANES) if whole else "block_end - block"
 
     def loop(self, vector: bool):  # noqa: ANN201
         return self.printer.source.loop(self.name, "block", "block_end", pragma="omp simd" if vector else "")
@@ -112,7 +117,7 @@ def _walk(printer: KernelPrinter, walks: Walks, walk: int, lanes: _Lanes, arrays
 
     def body() -> None:
         halves = walked_halves(printer, walks, walk, kernel.rows[-1], order if vector else ())
-        with halves.converted("block", "block_end", LANES), lanes.loop(vector):
+        with halves.converted("block", lanes.count, LANES, f"{lanes.name} - block"), lanes.loop(vector):
             column_body(printer, walks, walk, {**names, **halves.names()}, order, accumulators)
 
     def flush() -> None:

@@ -1,15 +1,16 @@
-"""Rows of 16-bit floats, converted in pieces before and after the loop that computes with them.
+"""Rows of 16-bit floats, converted in blocks before and after the loop that computes with them.
 
 Enters: the innermost loop of a kernel, what it reads and stores. Leaves: local arrays of float32 around the loop for
 those buffers of float16 that it walks element by element. The conversions are then single instructions, of which GCC 12
-makes no vectors by itself: as integer arithmetic in the loop they cost 2 to 4 times as much as a sum.
+makes no vectors by itself: as integer arithmetic in the loop they cost 2 to 4 times as much as a sum. Of a block whose
+size is known the arrays stay in registers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ir import expr
 from ..ir.expr import Index
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from .context import KernelPrinter
 
 CONVERTED = "float16"
-"""What is converted in pieces. Conversions of bfloat16 are shifts, of which the loop itself makes vectors."""
-
-PIECE = 512
-"""Elements converted at a time: 2 KB of float32 for each buffer, which stay in L1."""
+"""What is converted in blocks. Conversions of bfloat16 are shifts, of which the loop itself makes vectors."""
 
 MOST = 8
-"""Buffers whose pieces fit into L1 together."""
+"""Buffers converted together: past it their blocks no longer fit the registers."""
+
+VECTOR = 16
+"""Elements that the functions below convert at a time at most."""
 
 SHORTEST = 32
 """Elements of a row below which the calls cost more than they save."""
@@ -49,7 +50,7 @@ class HalfRows:
         (((self.atom,), _),) = variable.terms.items()  # type: ignore[union-attr]
         self.loads: list[int] = []
         self.stores: list[Store] = []
-        self.begin = ""
+        self.begin = self.at = ""
         if expr.hint(size_of(variable)) < SHORTEST:
             return
         values = printer.kernel.values
@@ -74,65 +75,68 @@ class HalfRows:
 
     def names(self) -> dict[int, str]:
         """The values read, as elements of their arrays."""
-        return {k: f"half{k}[{self.atom.name} - {self.begin}]" for k in self.loads}
+        return {k: f"half{k}[{self.at}]" for k in self.loads}
 
     @contextmanager
-    def loop(self, begin: str, end: str, *, pragma: str = "", share: str = "") -> Iterator[None]:
-        """The loop over the whole row, in pieces. share: the pragma of the loop over pieces."""
-        source = self.printer.source
-        with source.loop("piece", begin, end, str(PIECE), pragma=share):
-            source.line(f"const long piece_end = piece + {PIECE} < {end} ? piece + {PIECE} : {end};")
-            with self.converted("piece", "piece_end", PIECE):
-                with source.loop(self.atom.name, "piece", "piece_end", pragma=pragma):
-                    yield
-
-    @contextmanager
-    def converted(self, begin: str, end: str, size: int) -> Iterator[None]:
-        """Arrays of one piece of at most `size` elements around what is printed inside."""
+    def converted(self, begin: str, count: str, size: int, at: str) -> Iterator[None]:
+        """Arrays of one block around what is printed inside: `count` elements of at most `size` from `begin` on. at:
+        which of them the loop inside is at."""
         source, values = self.printer.source, self.printer.kernel.values
-        self.begin = begin
+        self.begin, self.at = begin, at
         for k in self.loads:
             node, offset = values[k].attr
             source.line(f"float half{k}[{size}];")
-            self._convert("load", node.dtype, self._pointer(node, offset), f"half{k}", end)
+            self._convert("load", node.dtype, self._pointer(node, offset), f"half{k}", count)
         for n in range(len(self.stores)):
             source.line(f"float stored{n}[{size}];")
         self.printer.halves = self
         yield
         self.printer.halves = None
         for n, store in enumerate(self.stores):
-            self._convert("store", store.buffer.dtype, f"stored{n}", self._pointer(store.buffer, store.offset), end)
+            self._convert("store", store.buffer.dtype, f"stored{n}", self._pointer(store.buffer, store.offset), count)
 
     def _pointer(self, node: object, offset: Index) -> str:
         start = self.printer.body.index(expr.substitute(offset, {self.atom: 0}), {})
         return f"{self.printer.pointers[node]} + ({start}) + {self.begin}"  # type: ignore[index]
 
-    def _convert(self, way: str, dtype: str, source: str, target: str, end: str) -> None:
-        call = self.printer.expressions.call(f"{way}_{dtype}s", source, target, f"{end} - {self.begin}")
+    def _convert(self, way: str, dtype: str, source: str, target: str, count: str) -> None:
+        whole = count.isdecimal() and int(count) % VECTOR == 0
+        name = f"{way}_{dtype}_block" if whole else f"{way}_{dtype}s"
+        call = self.printer.expressions.call(name, source, target, count)
         self.printer.source.line(f"{call};")
 
     def element(self, store: Store) -> str | None:
         """Where the loop writes what `store` stores, None when it does so in memory."""
         if not any(store is s for s in self.stores):
             return None
-        return f"stored{next(n for n, s in enumerate(self.stores) if s is store)}[{self.atom.name} - {self.begin}]"
+        return f"stored{next(n for n, s in enumerate(self.stores) if s is store)}[{self.at}]"
 
 
-def _conversion(way: str, element: str, other: str, result: str, wide: str, narrow: str) -> str:
-    """A function that converts `count` elements: 16, then 8 an instruction where the processor has them."""
-    return f"""void {way}_float16s(const {element} *source, {other} *target, long count) {{
-    long k = 0;
+def _conversion(way: str, element: str, other: str, result: str, wide: str, narrow: str) -> dict[str, Any]:
+    """Functions that convert `count` elements, 16 or 8 an instruction where the processor has them. In a block their
+    number is a multiple of 16, and known."""
+    head = f"(const {element} *source, {other} *target, long count)"
+    block = f"""void {way}_float16_block{head} {{
 #ifdef __AVX512F__
 {_vectors(16)}
     const {result} none = {{0}};
-    for (; k + 16 <= count; k += 16) {wide};
-#endif
-#ifdef __F16C__
+    for (long k = 0; k < count; k += 16) {wide};
+#elif defined(__F16C__)
 {_vectors(8)}
-    for (; k + 8 <= count; k += 8) {narrow};
+    for (long k = 0; k < count; k += 8) {narrow};
+#else
+    for (long k = 0; k < count; ++k) target[k] = {way}_float16(source[k]);
 #endif
+}}"""
+    any_count = f"""void {way}_float16s{head} {{
+    long k = 0;
+    for (; k + 16 <= count; k += 16) {way}_float16_block(source + k, target + k, 16);
     for (; k < count; ++k) target[k] = {way}_float16(source[k]);
 }}"""
+    return {
+        f"{way}_float16_block": ((f"{way}_float16",), block),
+        f"{way}_float16s": ((f"{way}_float16_block",), any_count),
+    }
 
 
 def _vectors(n: int) -> str:
@@ -143,27 +147,21 @@ def _vectors(n: int) -> str:
 
 
 HALF_ROWS: dict[str, tuple[tuple[str, ...], str]] = {
-    "load_float16s": (
-        ("load_float16",),
-        _conversion(
-            "load",
-            "unsigned short",
-            "float",
-            "f16",
-            "*(n16 *)(target + k) = __builtin_ia32_vcvtph2ps512_mask((v16)*(const m16 *)(source + k), none, -1, 4)",
-            "*(n8 *)(target + k) = __builtin_ia32_vcvtph2ps256((v8)*(const m8 *)(source + k))",
-        ),
+    **_conversion(
+        "load",
+        "unsigned short",
+        "float",
+        "f16",
+        "*(n16 *)(target + k) = __builtin_ia32_vcvtph2ps512_mask((v16)*(const m16 *)(source + k), none, -1, 4)",
+        "*(n8 *)(target + k) = __builtin_ia32_vcvtph2ps256((v8)*(const m8 *)(source + k))",
     ),
-    "store_float16s": (
-        ("store_float16",),
-        _conversion(
-            "store",
-            "float",
-            "unsigned short",
-            "v16",
-            "*(m16 *)(target + k) = __builtin_ia32_vcvtps2ph512_mask((f16)*(const n16 *)(source + k), 0, none, -1)",
-            "*(m8 *)(target + k) = __builtin_ia32_vcvtps2ph256((f8)*(const n8 *)(source + k), 0)",
-        ),
+    **_conversion(
+        "store",
+        "float",
+        "unsigned short",
+        "v16",
+        "*(m16 *)(target + k) = __builtin_ia32_vcvtps2ph512_mask((f16)*(const n16 *)(source + k), 0, none, -1)",
+        "*(m8 *)(target + k) = __builtin_ia32_vcvtps2ph256((f8)*(const n8 *)(source + k), 0)",
     ),
 }
-"""Functions of math.py that convert a piece of a row."""
+"""Functions of math.py that convert a block of a row, and a row of any length."""

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from ..ir import expr
 from ..sched.kernel import size_of
+from .blocks import Range, is_multiple, print_blocks
 from .context import PARALLEL_WORK, KernelPrinter, expr_atom, value_expressions
 from .evaluate import needed, vectorisable
-from .halves import HalfRows
+from .halves import VECTOR, HalfRows
 from .ops import EXPENSIVE
 from .segments import resolve, segments_of
 
@@ -100,13 +101,31 @@ class Pointwise:
             share = threads and (len(kernel.rows) == 1 or self.printer.work() >= PARALLEL_WORK)
             halves = HalfRows(self.printer, variable, order if vector else (), kernel.stores if vector else ())
             if halves:
-                stop, shared = end or self.printer.size(variable), self.printer.threads() if share else ""
-                with halves.loop(begin, stop, pragma="omp simd", share=shared):
-                    self._innermost({**names, **halves.names()}, order, decided)
+                self._blocks(halves, (begin, end), names, order, decided, share)
                 continue
             pragma = self.printer.threads(simd=vector) if share else "omp simd" if vector else ""
             with self.source.loop(name, begin, end or self.printer.size(variable), pragma=pragma):
                 self._innermost(dict(names), order, decided)
+
+    def _blocks(
+        self,
+        halves: HalfRows,
+        ends: tuple[str, str],
+        names: Mapping[int, str],
+        order: Sequence[int],
+        decided: Mapping[int, bool],
+        share: bool,
+    ) -> None:
+        """The innermost loop with its 16-bit rows converted around it."""
+        begin, variable = ends[0], self.kernel.rows[-1]
+        end = ends[1] or self.printer.size(variable)
+        exact = end.isdecimal() and is_multiple(int(end) - int(begin), VECTOR)
+
+        def point(converted: Mapping[int, str], lane: str) -> None:
+            self._innermost({**names, **converted}, order, decided)
+
+        shared = self.printer.threads() if share else ""
+        print_blocks(self.printer, variable, halves, Range(begin, end, exact), VECTOR, point, share=shared)
 
     def _innermost(self, names: dict[int, str], order: Sequence[int], decided: Mapping[int, bool]) -> None:
         kernel = self.kernel

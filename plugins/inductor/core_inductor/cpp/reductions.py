@@ -108,6 +108,14 @@ class Accumulator:
         totals = [f"{v.name}{at_total}" for v in self.totals()]
         return self._merged(totals, [f"{v.name}{at}" for v in self.variables()])
 
+    def of_lanes(self) -> Accumulator:
+        """The same fold with one partial result a lane."""
+        return Accumulator(self.kind, self.dtype, f"{self.name}_lanes", cascade=False, at="[lane]")
+
+    def merge_lane(self, lanes: Accumulator) -> list[str]:
+        """Statements that fold the partial result of a lane in."""
+        return self._merged([v.name for v in self.variables()], [f"{v.name}[lane]" for v in lanes.variables()])
+
     def merge_totals(self, part: str) -> list[str]:
         """Statements that fold another total, named by the suffix `part`, into the total."""
         totals = [v.name for v in self.totals()]

@@ -7,15 +7,15 @@ kept in a scratch row on the stack. Kernels with few rows and long columns share
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from ..ir import expr
 from ..ir.expr import Index
 from ..sched.kernel import COLUMN, ROW, size_of
+from .blocks import FOLD_LANES, LANE_RUN, LaneFolds, Range, fold_lanes, is_multiple, print_blocks
 from .context import KernelPrinter, expr_atom
 from .evaluate import needed, vectorisable
-from .halves import HalfRows
+from .halves import VECTOR, HalfRows
 from .ops import C_TYPES, EXPENSIVE
 from .reductions import RUN, Accumulator
 from .text import Source
@@ -197,10 +197,13 @@ def print_walk(
     accumulators = walks.accumulators(walk, cascade)
     runs = bool(accumulators) and (cascade or len(cols) > 1)
     inner_size = size_of(cols[-1])
-    blocked = runs and cascade and (not isinstance(inner_size, int) or inner_size > RUN)
     local = {k: n for k, n in names.items()}
     order = walk_order(walks, walk, local)
     vector = vectorisable(kernel, order) and all(a.vectorises for a in accumulators.values())
+    halves = walked_halves(printer, walks, walk, cols[-1], order if vector else ())
+    lanes = fold_lanes(kernel, cols[-1], order, halves) if vector and accumulators else VECTOR if halves else 0
+    run = LANE_RUN * lanes or RUN
+    blocked = runs and cascade and (not isinstance(inner_size, int) or inner_size > run)
     pragma = ""
     if vector:
         pragma = " ".join(["omp simd", *(c for a in accumulators.values() for c in a.clauses())])
@@ -209,10 +212,12 @@ def print_walk(
 
     def innermost(begin: str, end: str) -> None:
         declare(source, [v for a in accumulators.values() for v in a.variables()])
-        halves = walked_halves(printer, walks, walk, cols[-1], order if vector else ())
-        loop = halves.loop if halves else partial(source.loop, expr_atom(cols[-1]).name)
-        with loop(begin, end, pragma=pragma):
-            column_body(printer, walks, walk, {**local, **halves.names()}, order, accumulators)
+        if lanes:
+            part = Range(begin, end, is_multiple(inner_size, lanes))
+            _in_blocks(printer, walks, walk, halves, part, lanes, local, order, accumulators, pragma)
+        else:
+            with source.loop(expr_atom(cols[-1]).name, begin, end, pragma=pragma):
+                column_body(printer, walks, walk, dict(local), order, accumulators)
         if runs:
             for a in accumulators.values():
                 source.extend(a.merge("", ""))
@@ -223,8 +228,8 @@ def print_walk(
             with source.loop(expr_atom(cols[depth]).name, begin, end):
                 nest(depth + 1)
         elif blocked:
-            with source.loop("run", begin, end, str(RUN)):
-                source.line(f"const long run_end = run + {RUN} < {end} ? run + {RUN} : {end};")
+            with source.loop("run", begin, end, str(run)):
+                source.line(f"const long run_end = run + {run} < {end} ? run + {run} : {end};")
                 innermost("run", "run_end")
         elif runs:
             with source.block():
@@ -238,6 +243,35 @@ def print_walk(
             source.line(f"const {C_TYPES[kernel.values[f].dtype]} v{f} = {a.result(total=runs)};")
             names[f] = f"v{f}"
     return accumulators
+
+
+def _in_blocks(
+    printer: KernelPrinter,
+    walks: Walks,
+    walk: int,
+    halves: HalfRows,
+    part: Range,
+    lanes: int,
+    names: Mapping[int, str],
+    order: list[int],
+    accumulators: dict[int, Accumulator],
+    pragma: str,
+) -> None:
+    """The innermost loop of a walk in blocks; each lane folds for itself."""
+    folds = LaneFolds(accumulators, lanes)
+
+    def point(converted: Mapping[int, str], lane: str) -> None:
+        column_body(printer, walks, walk, {**names, **converted}, order, folds.at(lane))
+
+    def merge() -> None:
+        if accumulators:
+            folds.merge(printer.source)
+
+    with printer.source.block():
+        if accumulators:
+            folds.declare(printer.source)
+        variable = printer.kernel.cols[-1]
+        print_blocks(printer, variable, halves, part, lanes, point, rest_pragma=pragma, after=merge)
 
 
 def walked_halves(printer: KernelPrinter, walks: Walks, walk: int, variable: Index, order: Sequence[int]) -> HalfRows:
@@ -265,7 +299,7 @@ def column_body(
     walk: int,
     names: dict[int, str],
     order: list[int],
-    accumulators: dict[int, Accumulator],
+    accumulators: Mapping[int, Accumulator],
 ) -> None:
     """One point: kept values, operations, saves, folds, stores."""
     source, values = printer.source, printer.kernel.values
@@ -313,7 +347,9 @@ def _split_row(printer: KernelPrinter, walks: Walks) -> None:
     accumulators = walks.accumulators(0, True)
     size = printer.size(kernel.cols[0])
     with source.block():
-        source.line(f"const long length = {size}, chunk = (length + {CHUNKS - 1}) / {CHUNKS};")
+        # of whole lanes, so that no chunk has a rest where the whole has none
+        chunk = f"(length + {CHUNKS * FOLD_LANES - 1}) / {CHUNKS * FOLD_LANES} * {FOLD_LANES}"
+        source.line(f"const long length = {size}, chunk = {chunk};")
         for a in accumulators.values():
             for v in a.totals():
                 source.line(f"{v.ctype} {v.name}_part[{CHUNKS}];")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import CodeType
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Unsupported(CoreError):
 
     id = "CORE-C001"
     from_around = False  # it takes the frames around: one further in does not meet it by itself
+    left: CodeType | None = None  # a comprehension that it ends: Python runs that as a whole
     met_again = False  # on the way out it passed a call that is captured as a frame of its own, if this frame breaks
 
 

@@ -120,6 +120,7 @@ class FrameCompiler:
         self.in_order = True  # the backend runs graphs as captured
         self.root_as_written = False  # the callable itself is kept out of graphs, what it calls is not
         self._states: dict[Any, FrameState] = {}
+        self._left_to_python: set[types.CodeType] = set()
         self._lock = threading.Lock()
         torch_compat.calibrate_tensor_guards()
         for code in policy.QUIET_CODE:
@@ -153,6 +154,7 @@ class FrameCompiler:
     def reset(self) -> None:
         """Forget what earlier captures saw."""
         self._states.clear()
+        self._left_to_python.clear()
         self.resumes = ResumeFunctions(self)
 
     def _refuses(self, owner: Any, code: types.CodeType, globals_dict: dict[str, Any]) -> str | None:
@@ -161,6 +163,8 @@ class FrameCompiler:
         if owner is None:
             if policy.is_disabling_wrapper(code, globals_dict):
                 _C.quiet_code(code)
+            if code in self._left_to_python:
+                return "a comprehension with a graph break in it"
             return policy.code_is_skipped(code, globals_dict)
         return None
 
@@ -320,6 +324,8 @@ class FrameCompiler:
                 if found.refusal is not None and self.options.fullgraph:
                     raise found.refusal from None
                 stop, refusal = Stop(found.step), _without_frames(found.refusal, handled)
+                if refusal is not None and refusal.left is not None:
+                    self._left_to_python.add(refusal.left)
                 _without_frames(found.__cause__, handled)  # that of the traced code holds its objects
                 continue
             try:

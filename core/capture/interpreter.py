@@ -34,7 +34,7 @@ from .opcodes.exceptions import ExceptionOpcodes
 from .opcodes.functions import FunctionOpcodes
 from .opcodes.operators import OperatorOpcodes
 from .opcodes.variables import VariableOpcodes
-from .policy import code_is_skipped
+from .policy import code_is_skipped, is_comprehension
 from .side_effects import NotGivenBack
 from .trace import Trace
 from .tracer import TracerServices
@@ -171,6 +171,8 @@ class Interpreter(
             if refusal.where is None:
                 refusal.where = self.line
             refusal.met_again |= not refusal.from_around and self._is_captured_when_called()
+            if self.parent is not None and is_comprehension(self.code):
+                refusal.left = self.code
             raise
         except NotConstant as unknown:
             raise Unsupported(
@@ -183,7 +185,7 @@ class Interpreter(
 
     def _is_captured_when_called(self) -> bool:
         """True for a call that is captured as a frame of its own, if the frame that makes it breaks."""
-        if self.parent is None or self.code.co_flags & inspect.CO_GENERATOR:
+        if self.parent is None or self.code.co_flags & inspect.CO_GENERATOR or is_comprehension(self.code):
             return False
         return code_is_skipped(self.code, self.globals_dict) is None
 

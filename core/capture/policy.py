@@ -170,6 +170,9 @@ QUIET_CODE = tuple(
 )
 
 
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>")
+
+
 DEPRECATIONS = ("typing_extensions", "warnings")  # their wrapper of a function: a warning, and the function
 
 
@@ -266,6 +269,11 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
     if code.co_name in ("<module>", "__del__") or code.co_filename.startswith("<frozen"):
         return "module or finaliser code"
     return None
+
+
+def is_comprehension(code: types.CodeType) -> bool:
+    """True for the code of a comprehension that CPython calls as a function (before 3.12)."""
+    return code.co_name in COMPREHENSIONS
 
 
 def is_torch_callable(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 
 import pytest
 import torch
@@ -162,3 +163,23 @@ def test_an_explanation_of_a_module_names_its_break():
     assert core.explain(Printing())(torch.ones(3)).breaks
     with pytest.raises(core.Unsupported):
         core.compile(Printing(), backend="eager", fullgraph=True)(torch.ones(3))
+
+
+@pytest.mark.skipif("LOAD_FAST_AND_CLEAR" in dis.opmap, reason="comprehensions are part of their function")
+def test_a_comprehension_with_a_break_is_one_step_of_python_and_what_it_calls_is_captured():
+    shown = core.disable(lambda value: value)
+
+    def layer(x):
+        return (x * 2).sin()
+
+    def fn(x):
+        y = x + 1
+        parts = [shown(layer(y * k)) for k in range(4)]
+        return sum(parts) * 2, {k: shown(part) for k, part in enumerate(parts)}
+
+    compiled, x = core.compile(fn, backend="eager"), torch.ones(3)
+    with lines_of_breaks() as lines:
+        assert all(repr(compiled(x)) == repr(fn(x)) for _ in range(2))
+    assert [line.rpartition(".")[2] for line in lines] == ["<listcomp>", "<dictcomp>"]
+    stats = core.stats()
+    assert (stats["graphs"], stats["recompiles"], stats["skipped"]) == (3, 0, 0)

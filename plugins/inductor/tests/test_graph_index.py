@@ -40,8 +40,9 @@ def test_indices_that_are_computed():
         (lambda w, i: w.index_select(0, i.view(-1)), IndexError),
         (lambda w, i: w[i], IndexError),
         (lambda w, i: w.gather(0, i.expand(2, 3)), RuntimeError),
+        (lambda w, i: w.t()[:3].contiguous().scatter(1, i.view(3, 1), 1.0), RuntimeError),
     ],
-    ids=["embedding", "index_select", "index", "gather"],
+    ids=["embedding", "index_select", "index", "gather", "scatter"],
 )
 @pytest.mark.parametrize("position", [7, -8, 10**12])
 def test_positions_out_of_range_raise_eagers_class(f, error, position):
@@ -54,3 +55,13 @@ def test_positions_out_of_range_raise_eagers_class(f, error, position):
     with pytest.raises(error):
         built.call(w, bad)
     torch.testing.assert_close(built.call(w, good)[0], f(w, good))
+
+
+def test_one_element_of_each_row_is_replaced_in_a_kernel():
+    x, i, y = randn(4, 6, 5), torch.randint(0, 5, (4, 6, 1)), randn(4, 6, 3)
+    check(lambda i: torch.zeros(4, 6, 5, dtype=torch.int64).scatter(-1, i, 1), i, kernels=1)
+    check(lambda x, i: (x * 2).scatter(2, i, 0.5) + 1, x, i, kernels=1)
+    check(lambda x, i, y: x.half().scatter(2, i, y.half()), x, i, y, kernels=1)
+    check(lambda x, i: x.to(torch.int32).scatter(2, i, 2.7), x, i, kernels=1)
+    check(lambda x, i: x.scatter(1, i, 0.5), x, i, kernels=0, externs=1)
+    check(lambda x, i: x.scatter(2, i[:2], 0.5), x, i, kernels=0, externs=1)

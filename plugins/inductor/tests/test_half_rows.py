@@ -14,7 +14,7 @@ def halves(*sizes):
 
 
 def conversions(program, kind="_block"):
-    """(rows read, rows stored) in blocks of lanes, or with kind="s" in what is left of a row, that the kernels' text asks
+    """(rows read, rows stored) in blocks of lanes, with kind="s" in what is left of a row, that the kernels' text asks
     for; functions that convert aside."""
     text = program.program.cpp_source.partition('extern "C" int')[2]
     return tuple(text.count(f" {way}_float16{kind}(") for way in ("load", "store"))

@@ -16,6 +16,7 @@ from ..ir import expr
 from ..ir.body import BodyBuilder
 from ..ir.expr import Index
 from ..ir.nodes import View, dense_strides
+from ..ir.symbols import may_be_zero
 from .pointwise import broadcast_index, is_number, operand
 from .promotion import dtype_name
 from .registry import lowers
@@ -233,6 +234,28 @@ def _replaced(
         mask = within.mask(body)
         new = body.widen(masked_load(body, source, at, mask, body.const(0, source.dtype)), x.dtype)
         return body.where(mask, new, body.load_view(x, variables))
+
+    return lowering.pointwise(node.meta["val"], build, origin=node)
+
+
+@lowers("scatter.value", "scatter.src")
+def scatter(lowering: Any, node: fx.Node, x: View, dim: int, index: View, source: Any) -> Any:
+    """x with one element of each row of its last dimension replaced (a one-hot row): each element knows whether it is
+    the one."""
+    last = len(x.sizes) - 1
+    if last < 0 or dim % len(x.sizes) != last or index.sizes != (*x.sizes[:-1], 1) or may_be_zero(x.sizes[last]):
+        return NotImplemented
+    if index.dtype not in INDEX_TYPES or not (isinstance(source, View) or is_number(source)):
+        return NotImplemented
+    if isinstance(source, View) and len(source.sizes) != len(x.sizes):
+        return NotImplemented
+
+    def build(body: BodyBuilder, variables: tuple[Index, ...]) -> int:
+        at = (*variables[:-1], 0)
+        chosen = position_of(body, body.load_view(index, at), x.sizes[last], GATHER, wrap=False)
+        new = body.load_view(source, at) if isinstance(source, View) else operand(body, source, variables, x.dtype)
+        here = body.compare("eq", body.index(variables[last]), chosen)
+        return body.where(here, new, body.load_view(x, variables))
 
     return lowering.pointwise(node.meta["val"], build, origin=node)
 

@@ -7,10 +7,12 @@ gradients that arrives; `Releases` says which of them a backward leaves unusable
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from ..graph.absent_gradients import partial_backward
@@ -173,7 +175,19 @@ class Watched:
         changed = {*(write.input for write in joint.epilogue.write_backs), *joint.epilogue.counted}
         fakes = {at: item.fake for at, item in enumerate(joint.inputs) if item.is_tensor and has_storage(item.fake)}
         memory = {storage_key(fakes[at]) for at in changed if at in fakes}
-        written = {("input", at) for at, fake in fakes.items() if storage_key(fake) in memory}  # by the graph itself
+        sharers = Counter(storage_key(fake) for fake in fakes.values())
+        # by the graph itself, through whichever of several inputs
+        written = {
+            ("input", at)
+            for at, fake in fakes.items()
+            if sharers[storage_key(fake)] > 1 and storage_key(fake) in memory
+        }
+        # statistics of a batch norm and their kin, which eager's operators write to uncounted
+        written |= {
+            ("input", w.input)
+            for w in joint.epilogue.write_backs
+            if w.mode == "data" and joint.inputs[w.input].is_buffer
+        }
         needed: dict[tuple[str, int], frozenset[int]] = {}
         for tangent, places in enumerate(joint.reach.keeps if keeps is None else keeps):
             for place in places - saved_too - written:
@@ -191,13 +205,10 @@ def _is_exempt(joint: JointGraph, place: tuple[str, int]) -> bool:
     return kind == "input" and (joint.inputs[index].is_parameter or joint.inputs[index].fake.is_inference())
 
 
-def check_unwritten(ctx: Any, which: Sequence[int]) -> None:
-    """Raise where one of the watched tensors was written to, as eager does that keeps it."""
-    for at in which:
-        reference, expected = ctx.watched[at]
-        tensor = reference()
-        if tensor is not None and tensor._version != expected and not saved.has_unpack_hooks(ctx):
-            raise saved.written_to(tensor.shape, tensor._version, expected)
+def refuse_written(ctx: Any, tensor: torch.Tensor, expected: int) -> None:
+    """Raise for a watched tensor that was written to, as eager does that keeps it."""
+    if not saved.has_unpack_hooks(ctx):
+        raise saved.written_to(tensor.shape, tensor._version, expected)
 
 
 def is_asked(ctx: Any, edges: Sequence[int]) -> bool:

@@ -17,10 +17,14 @@ from .. import torch_compat
 from ..errors import NotTwiceDifferentiable
 from ..graph.captured import CapturedGraph
 from ..graph.functional import JointGraph
+from ..graph.held_views import HeldView
 from ..graph.hidden_cuts import HiddenStart
 from ..graph.outputs import Slot, ViewOfSlot
 from ..graph.partition import Partition, is_random, operator_name
 from .wrapper import CallState
+
+_Place = int | HiddenStart | HeldView
+"""Of a start: a slot, or what is known of one that is none."""
 
 _RUNNING_STATISTICS = {
     "_native_batch_norm_legit_functional": ((3, 4), 5, (3, 4)),
@@ -43,7 +47,7 @@ class EagerBackward:
         joint: JointGraph,
         parts: Partition,
         state: CallState,
-        group: tuple[Sequence[int | HiddenStart], Sequence[int], Sequence[int | HiddenStart]] | None = None,
+        group: tuple[Sequence[_Place], Sequence[int], Sequence[_Place]] | None = None,
     ) -> None:
         """group: of a function for a part of the graph, the slots that it gives, the inputs that it takes, the slots
         that it takes behind them."""
@@ -143,7 +147,7 @@ class EagerBackward:
     def _matters(self, index: int, gradients: Sequence[Any]) -> bool:
         """Whether a result that a gradient came for is made of an input."""
         slots = [slot for slot, gradient in zip(self.slots, gradients) if gradient is not None]
-        known = [slot for slot in slots if not isinstance(slot, HiddenStart)]
+        known = [slot for slot in slots if isinstance(slot, int)]
         if len(known) < len(slots):
             return True
         nodes = [node for node in self._graph.nodes if node.op == "placeholder"]
@@ -166,7 +170,7 @@ class EagerBackward:
         for slot, gradient in zip(self.slots, gradients):
             if gradient is None:
                 continue
-            if isinstance(slot, HiddenStart):
+            if not isinstance(slot, int):
                 roots.append(self._edge(slot, outputs, values))
                 incoming.append(gradient)
                 continue
@@ -178,9 +182,11 @@ class EagerBackward:
                 incoming.append(gradient)
         return roots, incoming
 
-    def _edge(self, slot: int | HiddenStart, outputs: Sequence[Any], values: Sequence[Any]) -> Any:
-        """The gradient edge of a slot, or of a hidden value, in the repeated run."""
-        if not isinstance(slot, HiddenStart):
+    def _edge(self, slot: _Place, outputs: Sequence[Any], values: Sequence[Any]) -> Any:
+        """The gradient edge of a start in the repeated run."""
+        if isinstance(slot, HeldView):
+            return torch.autograd.graph.get_gradient_edge(outputs[slot.output])
+        if isinstance(slot, int):
             return torch.autograd.graph.get_gradient_edge(self._slot_value(slot, outputs, values, None))
         edge = slot.edge(self._slot_value(self._start_slots[slot.start], outputs, values, None))
         if edge is None:

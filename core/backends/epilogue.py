@@ -47,43 +47,66 @@ def write_epilogue(
     grad_enabled: grad mode of the calls this code is for (it is guarded); requires_grad: that of each input;
     also: names of what is returned behind the outputs.
     """
-    if epilogue.write_backs:  # what fails from here on has changed its inputs; a `try` that nothing raises in is free
-        code.line("try:")
-        code.depth += 1
-        _write_backs(code, epilogue, grad_enabled, requires_grad)
-    for index in epilogue.counted:
-        code.line(f"{code.bind(torch.autograd.graph.increment_version, 'increment_version')}(i{index})")
-    made: dict[int, str] = {}
-    cuts: set[int] = set()
-    results: list[str] = []
-    for output, fake in zip(epilogue.outputs, fakes):
-        if id(fake) not in made or not isinstance(fake, torch.Tensor):
-            made[id(fake)] = _output(code, output, f"o{len(results)}", grad_enabled, cuts)
-        results.append(made[id(fake)])
-    code.line(f"return {tuple_text([*results, *also])}")
-    if epilogue.write_backs:
-        code.depth -= 1
-        code.line("except Exception as error:")
-        code.line("    error.after_writes = True")
-        code.line("    raise")
-
-
-def _write_backs(code: Code, epilogue: Epilogue, grad_enabled: bool, requires_grad: Sequence[bool]) -> None:
-    plain, unseen, tracked = [], [], []
+    written = EpilogueCode(code, epilogue, fakes, grad_enabled=grad_enabled, requires_grad=requires_grad)
+    written.untracked_writes()
     for write in epilogue.write_backs:
-        if write.mode == "data":
-            plain.append((f"i{write.input}.data", f"s{write.slot}"))
-        elif write.mode == "grad":
-            tracked.append((f"i{write.input}", f"s{write.slot}"))
-        elif requires_grad[write.input] and grad_enabled:
-            unseen.append((f"i{write.input}", f"s{write.slot}"))
-        else:
-            plain.append((f"i{write.input}", f"s{write.slot}"))
-    _copies(code, plain)
-    if unseen:
-        with _GradMode(code, wanted=False, current=grad_enabled):
-            _copies(code, unseen)
-    _copies(code, tracked, foreach=False)
+        if write.mode == "grad":
+            written.tracked_write(write.input, write.slot)
+    written.results(also)
+
+
+class EpilogueCode:
+    """The parts of an epilogue, in the order in which they may be written: writes without autograd, then those with it
+    and outputs as they are needed, then all results. The arguments are those of `write_epilogue`."""
+
+    def __init__(
+        self, code: Code, epilogue: Epilogue, fakes: Sequence[Any], *, grad_enabled: bool, requires_grad: Sequence[bool]
+    ) -> None:
+        self._code, self._epilogue, self._fakes = code, epilogue, fakes
+        self._grad_enabled, self._requires_grad = grad_enabled, requires_grad
+        self._made: dict[int, str] = {}
+        self._cuts: set[int] = set()
+
+    def untracked_writes(self) -> None:
+        """Writes that autograd does not follow. What fails from here on has changed inputs."""
+        code, plain, unseen = self._code, [], []
+        if self._epilogue.write_backs:  # a `try` that nothing raises in is free
+            code.line("try:")
+            code.depth += 1
+        for write in self._epilogue.write_backs:
+            if write.mode == "data":
+                plain.append((f"i{write.input}.data", f"s{write.slot}"))
+            elif write.mode == "no_grad":
+                hidden = self._requires_grad[write.input] and self._grad_enabled
+                (unseen if hidden else plain).append((f"i{write.input}", f"s{write.slot}"))
+        _copies(code, plain)
+        if unseen:
+            with _GradMode(code, wanted=False, current=self._grad_enabled):
+                _copies(code, unseen)
+        for index in self._epilogue.counted:
+            code.line(f"{code.bind(torch.autograd.graph.increment_version, 'increment_version')}(i{index})")
+
+    def tracked_write(self, index: int, slot: int) -> None:
+        """A write that gives an input a new history."""
+        self._code.line(f"i{index}.copy_(s{slot})")
+
+    def output(self, at: int) -> str:
+        """The name of an output, which is made now if it was not yet."""
+        fake = self._fakes[at]
+        if id(fake) not in self._made or not isinstance(fake, torch.Tensor):
+            kind = self._epilogue.outputs[at]
+            self._made[id(fake)] = _output(self._code, kind, f"o{at}", self._grad_enabled, self._cuts)
+        return self._made[id(fake)]
+
+    def results(self, also: Sequence[str] = ()) -> None:
+        """The outputs that are left, and the return statement."""
+        code, names = self._code, [self.output(at) for at in range(len(self._epilogue.outputs))]
+        code.line(f"return {tuple_text([*names, *also])}")
+        if self._epilogue.write_backs:
+            code.depth -= 1
+            code.line("except Exception as error:")
+            code.line("    error.after_writes = True")
+            code.line("    raise")
 
 
 def _copies(code: Code, pairs: Sequence[tuple[str, str]], *, foreach: bool = True) -> None:

@@ -19,13 +19,14 @@ from .. import torch_compat
 from ..graph.absent_gradients import group_backward
 from ..graph.captured import CapturedGraph
 from ..graph.functional import JointGraph
+from ..graph.held_views import HeldView
 from ..graph.hidden_cuts import HiddenStart
 from ..graph.node_groups import Groups, NodeGroup
 from ..graph.partition import Partition, is_impure
 from ..torch_compat import saved
 from .backward_parts import Backwards, Releases, Watched
 from .double_backward import EagerBackward
-from .epilogue import write_epilogue
+from .epilogue import EpilogueCode
 from .generated import Code, names, tuple_text
 from .result_hooks import telling_slots, write_tables
 from .training import TrainingGraph, with_gradients, write_backward, write_keeping
@@ -35,21 +36,27 @@ from .wrapper import CallState, follow, write_run
 class GroupGraph(TrainingGraph):
     """What the functions of one group are written from: its slots and tangents are numbered for themselves.
 
-    takes: the names of its arguments; gives: the names of its results; everything: names of all values of a run.
+    gives: the names of its results; everything: names of all values of a run.
     """
 
     beyond = ("None",)
 
     def __init__(
-        self, joint: JointGraph, parts: Partition, state: CallState, groups: Groups, group: NodeGroup, part: Partition
+        self,
+        joint: JointGraph,
+        parts: Partition,
+        state: CallState,
+        group: NodeGroup,
+        part: Partition,
+        values: Histories,
     ) -> None:
         super().__init__(joint, parts, state)
+        groups, self._values = values.groups, values
         self.everything = (*self.inputs, *self.slots, *self.extras)
         numbers, first = {start: at for at, start in enumerate(group.starts)}, len(joint.tangent_slots)
         self.hidden = {_name(joint, at): groups.hidden[at - first] for at in group.starts if at >= first}
-        self.given = [_place(joint, groups, start) for start in group.starts]
-        self.cut_slots = [_place(joint, groups, cut) for cut in group.cuts]
-        self.takes = [*(f"i{at}" for at in group.inputs), *(_name(joint, cut) for cut in group.cuts)]
+        self.given = [groups.place(joint.tangent_slots, start) for start in group.starts]
+        self.cut_slots = [groups.place(joint.tangent_slots, cut) for cut in group.cuts]
         self.gives = [_name(joint, start) for start in group.starts]
         outputs = joint.outputs()
         behind = {cut: outputs[place] for cut, _, place in groups.cuts}
@@ -73,16 +80,13 @@ class GroupGraph(TrainingGraph):
         self.parts = part
         self.tangents = tangents
         self.slots = self.gives
-        self.edges = {at: at for at in range(len(self.takes))}
+        self.edges = {at: at for at in range(len(group.inputs) + len(group.cuts))}
         self.backwards = Backwards(self.joint, self.parts, reached)
         self.releases = Releases(self.joint, self.parts, self.backwards)
         self.watched = Watched(joint, self.parts, [reach.keeps[start] for start in group.starts])
 
-
-def _place(joint: JointGraph, groups: Groups, start: int) -> int | HiddenStart:
-    """The slot of a start, or what is known of a hidden one."""
-    first = len(joint.tangent_slots)
-    return joint.tangent_slots[start] if start < first else groups.hidden[start - first]
+    def writes_to_come(self, place: tuple[str, int]) -> int:
+        return int(place[0] == "input" and place[1] in self._values.unwritten)
 
 
 def _name(joint: JointGraph, start: int) -> str:
@@ -144,16 +148,65 @@ def wrap_groups(
     if state.autocast:
         guards.append(torch_compat.without_autocast_guard())
     write_run(code, [*slots, *extras], inputs, guards)
-    for at, (group, part) in enumerate(zip(groups.groups, of_groups)):
-        graph = GroupGraph(joint, parts, state, groups, group, part)
-        code.namespace[f"apply{at}"], values = _function(graph, captured, joint, group, compile_backward, state)
-        code.line(f"{tuple_text(graph.gives)} = apply{at}({', '.join([*graph.takes, tuple_text(values)])})")
-        write_tables(code, telling_slots(joint, group.starts))
     requires_grad = [item.requires_grad for item in joint.inputs]
-    write_epilogue(code, joint.epilogue, captured.outputs, grad_enabled=True, requires_grad=requires_grad)
+    written = EpilogueCode(code, joint.epilogue, captured.outputs, grad_enabled=True, requires_grad=requires_grad)
+    values = Histories(code, joint, groups, written)
+    for at, (group, part) in enumerate(zip(groups.groups, of_groups)):
+        graph = GroupGraph(joint, parts, state, group, part, values)
+        code.namespace[f"apply{at}"], passed = _function(graph, captured, joint, group, compile_backward, state)
+        takes = values.taken(group)
+        code.line(f"{tuple_text(graph.gives)} = apply{at}({', '.join([*takes, tuple_text(passed)])})")
+        write_tables(code, telling_slots(joint, group.starts))
+        values.given(group, groups.groups[at + 1 :])
+    written.results()
     compiled = code.finish()
     follow(compiled, code.namespace, "run", run_forward)
     return compiled if state.grad_enabled else with_gradients(compiled)
+
+
+class Histories:
+    """The values that carry the histories of groups: an input that the graph writes to with autograd has another one
+    from then on, and a view is taken of what its base is by then. unwritten: such inputs before it."""
+
+    def __init__(self, code: Code, joint: JointGraph, groups: Groups, written: EpilogueCode) -> None:
+        self.groups, self._code, self._joint, self._written = groups, code, joint, written
+        self._writes = {write.slot: write.input for write in joint.epilogue.write_backs if write.mode == "grad"}
+        self._before: dict[int, str] = {}
+        self.unwritten = set(self._writes.values())
+        written.untracked_writes()
+        self._views(None)
+
+    def taken(self, group: NodeGroup) -> list[str]:
+        """The names of a group's arguments."""
+        return [*(self._before.get(at, f"i{at}") for at in group.inputs), *(self._value(cut) for cut in group.cuts)]
+
+    def _value(self, start: int) -> str:
+        place = self.groups.place(self._joint.tangent_slots, start)
+        if isinstance(place, HeldView):
+            return self._written.output(place.output)
+        written = None if isinstance(place, HiddenStart) else self._writes.get(place)
+        return _name(self._joint, start) if written is None else f"i{written}"
+
+    def given(self, group: NodeGroup, later: Sequence[NodeGroup]) -> None:
+        """Lines behind a group: what it gives is written to the inputs, and views of it are taken."""
+        slots = self._joint.tangent_slots
+        for slot in (slots[start] for start in group.starts if start < len(slots)):
+            written = self._writes.get(slot)
+            if written is None:
+                continue
+            if any(written in other.inputs for other in later):  # these take what it was before, with its history
+                apart = self._code.bind(torch.ops.aten._unsafe_view.default, "apart")
+                self._code.line(f"p{written} = {apart}(i{written}, i{written}.shape)")
+                self._before[written] = f"p{written}"
+            self._written.tracked_write(written, slot)
+            self.unwritten.remove(written)
+        for start in group.starts:
+            self._views(start)
+
+    def _views(self, start: int | None) -> None:
+        for view in self.groups.views:
+            if view.start == start:
+                self._written.output(view.output)
 
 
 def _function(
@@ -166,7 +219,7 @@ def _function(
 ) -> tuple[Callable[..., Any], list[str]]:
     """`apply` of the autograd function of one group: `(*takes, values) -> its results`; and the names of the values."""
     replay = EagerBackward(captured, joint, graph.parts, state, (graph.given, group.inputs, graph.cut_slots))
-    code = Code("forward", ["ctx", *names("x", len(graph.takes)), "values"])
+    code = Code("forward", ["ctx", *names("x", len(graph.edges)), "values"])
     values = _values(graph, replay)
     if values:
         code.line(f"{tuple_text(values)} = values")

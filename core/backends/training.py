@@ -24,10 +24,10 @@ from .backward_parts import (
     Backwards,
     Releases,
     Watched,
-    check_unwritten,
     function_of,
     is_asked,
     open_alone,
+    refuse_written,
 )
 from .double_backward import EagerBackward
 from .epilogue import write_epilogue
@@ -76,6 +76,12 @@ class TrainingGraph:
         shapes = [self.slots[slot] for slot in self.symbolic_tangents()]
         of_replay = [f"i{at}" for at in (*replay.scalars, *replay.held, *replay.versioned)]
         return {*numbers, *tensors, *places, *shapes, *of_replay}
+
+    def writes_to_come(self, place: tuple[str, int]) -> int:
+        """How often autograd will count a write to a watched tensor before the call has ended."""
+        epilogue, index = self.joint.epilogue, place[1]
+        writes = sum(write.input == index and write.mode != "data" for write in epilogue.write_backs)
+        return writes + epilogue.counted.count(index) if place[0] == "input" else 0
 
     def symbolic_tangents(self) -> list[int]:
         """Slots whose gradient has symbolic sizes: the forward keeps their shape, for zeros."""
@@ -202,10 +208,13 @@ def _remember_unsaved(code: Code, replay: EagerBackward) -> None:
 
 def _watch(code: Code, graph: TrainingGraph) -> None:
     """The versions of tensors that aren't saved, but would be in eager."""
-    places = [f"{'i' if kind == 'input' else 's'}{index}" for kind, index in graph.watched.places]
-    if places:
+    watched = []
+    for place in graph.watched.places:
+        name, writes = f"{'i' if place[0] == 'input' else 's'}{place[1]}", graph.writes_to_come(place)
+        watched.append((name, f"{name}._version + {writes}" if writes else f"{name}._version"))
+    if watched:
         reference = code.bind(weakref.ref, "ref")
-        code.line(f"ctx.watched = {tuple_text(f'({reference}({name}), {name}._version)' for name in places)}")
+        code.line(f"ctx.watched = {tuple_text(f'({reference}({name}), {version})' for name, version in watched)}")
 
 
 # -- backward ---------------------------------------------------------------------------------------------------------
@@ -301,8 +310,11 @@ class _Parts:
         code.depth += 1
         _open_saved(code, graph, part, tensors)
         watched = graph.watched.of(part.present)
-        if watched:
-            code.line(f"{code.bind(check_unwritten, 'check_unwritten')}(ctx, {watched!r})")
+        for at in watched:
+            code.line(f"reference, version = ctx.watched[{at}]")
+            code.line("tensor = reference()")
+            code.line("if tensor is not None and tensor._version != version:")
+            code.line(f"    {code.bind(refuse_written, 'refuse_written')}(ctx, tensor, version)")
         code.depth -= 1
         if len(code.lines) == mark or graph.joint.carried is not None:
             code.lines[mark:] = [line.removeprefix("    ") for line in code.lines[mark:]]

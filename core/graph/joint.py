@@ -25,6 +25,7 @@ from .functional import JointGraph
 from .functionalize import Functionalizer, is_random
 from .geometry import has_storage, is_dense, is_static, overlaps, storage_key
 from .gradient_cuts import Cuts
+from .held_views import held_views
 from .node_groups import Groups, NodeGroup, groups_of
 from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
@@ -60,7 +61,7 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
     groups: Groups | None = None
     hidden: tuple[Any, ...] = ()
     if plain is None and starts:
-        reach, groups, hidden = _reach(record, plan, starts, wanted)
+        reach, groups, hidden = _reach(record, plan, starts, wanted, captured.outputs)
         if not all(reach.inputs):  # its gradient arrives nowhere but at a tensor made inside
             _refuse_own_leaf(record)
     of_groups = groups.groups if groups is not None else ()
@@ -104,14 +105,15 @@ def joint_graph(captured: CapturedGraph, plain: Desugared | None = None) -> Join
 
 
 def _reach(
-    record: AtenRecord, plan: OutputPlan, starts: Sequence[int], wanted: Sequence[int]
+    record: AtenRecord, plan: OutputPlan, starts: Sequence[int], wanted: Sequence[int], outputs: Sequence[Any]
 ) -> tuple[Reach, Groups | None, tuple[Any, ...]]:
     """What each start reaches and uses up, and which inputs and slots eager keeps for its gradient; the groups; and the
-    edges of their hidden starts."""
+    edges of those of their starts that are no slots."""
     inputs = [facts for facts in (record.facts[at] for at in wanted) if facts is not None]
     edges = [facts.gradient_edge() for facts in inputs]
     fakes = [plan.slot_fakes[at] for at in starts]
-    parting = groups_of(fakes, edges, [facts.is_leaf for facts in inputs])
+    views = held_views(outputs, plan, starts, dict(zip(wanted, edges)))
+    parting = groups_of(fakes, edges, [facts.is_leaf for facts in inputs], views)
     whole, found = autograd_reach(fakes, edges), autograd_reach([*fakes, *parting.edges], edges, parting.behind)
     groups = []
     for part in parting.parts:
@@ -137,7 +139,7 @@ def _reach(
 
     if not groups:
         return placed(whole), None, ()
-    return placed(whole), Groups(tuple(groups), placed(found), hidden=parting.hidden), parting.edges
+    return placed(whole), Groups(tuple(groups), placed(found), (), parting.hidden, parting.views), parting.edges
 
 
 def _open_sizes_of_masks(record: AtenRecord) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .autograd_reach import Reach, in_order
+from .held_views import HeldView
 from .hidden_cuts import HiddenStart, hidden_cuts, hidden_start
 
 
@@ -31,22 +32,29 @@ class NodeGroup:
 class Groups:
     """groups: those that others lead to first; reach: what each start reaches and uses up in its own group. cuts: for
     each start that another group leads to, the positions in the output of the joint graph of the whole gradient there,
-    before and behind the cut. hidden: starts that are no results of the program, numbered behind those that are."""
+    before and behind the cut. hidden: starts that are no results of the program, numbered behind those that are; views:
+    results that other groups end at although no group gives them, numbered behind those."""
 
     groups: tuple[NodeGroup, ...]
     reach: Reach
     cuts: tuple[tuple[int, int, int], ...] = ()
     hidden: tuple[HiddenStart, ...] = ()
+    views: tuple[HeldView, ...] = ()
+
+    def place(self, slots: Sequence[int], start: int) -> int | HiddenStart | HeldView:
+        """The slot of a start, or what is known of one that has none; slots: those of the first starts."""
+        return [*slots, *self.hidden, *self.views][start]
 
 
 @dataclass
 class Parting:
     """parts: the starts of each group, those first that others are made of; empty where one node for all inputs will
-    do. behind: the starts at which other groups end. hidden: further starts, with their edges."""
+    do. behind: the starts at which other groups end. hidden, views: further starts; edges: theirs."""
 
     parts: list[list[int]]
     behind: list[int]
     hidden: tuple[HiddenStart, ...] = ()
+    views: tuple[HeldView, ...] = ()
     edges: tuple[Any, ...] = ()
 
     @staticmethod
@@ -55,31 +63,51 @@ class Parting:
         return Parting([], [])
 
 
-def groups_of(starts: Sequence[torch.Tensor], edges: Sequence[Any], leaf: Sequence[bool]) -> Parting:
+def groups_of(
+    starts: Sequence[torch.Tensor],
+    edges: Sequence[Any],
+    leaf: Sequence[bool],
+    views: Sequence[tuple[HeldView, Any, Any]] = (),
+) -> Parting:
     """The groups of the results `starts`.
 
-    leaf: of each edge, whether it is a leaf's: nothing lies behind that.
+    leaf: of each edge, whether it is a leaf's: nothing lies behind that. views: each with its edge and its base's.
     """
-    ends = {(edge.node, edge.output_nr): at for at, edge in enumerate(edges)}
+    ends = {_key(edge): at for at, edge in enumerate(edges)}
     roots = [torch.autograd.graph.get_gradient_edge(start) for start in starts]
-    keys = [(root.node, root.output_nr) for root in roots]
+    keys = [_key(root) for root in roots]
     if any(key in ends for key in keys):
         return Parting.none()
     cuts = {key: at for at, key in enumerate(keys) if keys.count(key) == 1 and not starts[at]._backward_hooks}
-    order, below = in_order([root.node for root in roots], ends)
+    bases = {_key(edge): _key(base) for _, edge, base in views}
+    taken = {key: base for key, base in bases.items() if key not in (*ends, *keys) and base in (*ends, *cuts)}
+    order, below = in_order([root.node for root in roots], {**ends, **taken})
+    met = taken.keys() & {key for node in order for key in below[node]}
+    # what leads to a view is behind its base, as what leads to the base itself
+    below = {node: [taken.get(key, key) for key in below[node]] for node in order}
     ways = _Ways(roots, order, below, ends, cuts, leaf)
     hidden = ways.hidden() if ways.are_entangled() else []
     for key, _ in hidden:
         ways.cut(key)
     found = ways.told_apart()
+    if any(taken[key] not in (*ends, *ways.cuts) for key in met):
+        return groups_of(starts, edges, leaf)  # the base of a view was let go of
     ordered = _sorted(found)
-    met = frozenset().union(*(part.histories for part in found))
-    if ordered is None or (len(ordered) < 2 and all(at in met for at, is_leaf in enumerate(leaf) if not is_leaf)):
+    histories = frozenset().union(*(part.histories for part in found))
+    whole = all(at in histories for at, is_leaf in enumerate(leaf) if not is_leaf)
+    if ordered is None or (len(ordered) < 2 and whole and not met):
         return Parting.none()
     behind = sorted({start for part in found for start in part.behind})
     if any(at not in behind for at in range(len(starts), len(roots))):
         return Parting.none()  # a cut that was let go of
-    return Parting(ordered, behind, tuple(each for _, each in hidden), tuple(roots[len(starts) :]))
+    held = [(view, edge) for view, edge, _ in views if _key(edge) in met]
+    behind += range(len(roots), len(roots) + len(held))
+    further = (*roots[len(starts) :], *(edge for _, edge in held))
+    return Parting(ordered, behind, tuple(each for _, each in hidden), tuple(view for view, _ in held), further)
+
+
+def _key(edge: Any) -> tuple[Any, int]:
+    return edge.node, edge.output_nr
 
 
 class _Joined:

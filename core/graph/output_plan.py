@@ -14,6 +14,7 @@ from ..torch_compat import saved
 from .alias import Alias
 from .functionalize import SYMBOLIC, Functionalizer
 from .geometry import overlaps
+from .history import has_lost_history
 from .inverse import Refused
 from .node_memory import memory_of, owns_memory
 from .outputs import (
@@ -60,11 +61,13 @@ class OutputPlan:
         self.slot_fakes: list[Any] = []
         self._slot_of: dict[Any, int] = {}
         self._memory: set[Any] = set()
-        self._cuts: dict[Alias, int] = {}  # tensors with which autograd begins anew -> their numbers
+        self._cuts: dict[Alias, int] = {}  # views that others are taken of -> their numbers
         self._views: dict[Any, list[Alias]] = {}  # equal views -> the tensors of the program that they are
         self._inputs = {id(fake): index for index, fake in enumerate(functionalizer.record.inputs)}
         tensors = {id(fake): fake for fake in outputs if isinstance(fake, torch.Tensor)}
-        self._sharers = Counter(functionalizer.alias_of(fake).store for fake in tensors.values())
+        aliases = [functionalizer.alias_of(fake) for fake in tensors.values()]
+        self._sharers = Counter(alias.store for alias in aliases)
+        self._passed = set(aliases).intersection(link for alias in aliases for link in alias.chain()[:-1])
         write_backs = [self._write_back(index) for index in sorted(functionalizer.written)]
         kinds = [self._output(fake) for fake in outputs]
         for node in unread_calls(functionalizer.emitter, self.slots):
@@ -180,15 +183,15 @@ class OutputPlan:
             links = links[links.index(base) + 1 :]
         elif base is alias:
             links = []
-        return tuple(self._step(link) for link in links)
+        return tuple(self._step(link, alias) for link in links)
 
-    def _step(self, link: Alias) -> ViewStep:
+    def _step(self, link: Alias, last: Alias) -> ViewStep:
+        cut = link.op._schema.name in _BREAKS_GRADIENT
+        same = self._cuts.setdefault(link, len(self._cuts) + 1) if cut or self._is_passed(link, last) else 0
         if link.op is aten.as_strided.default:
             offset = link.val.storage_offset() - self._base_offset(link)
             geometry = map_tree(self._step_leaf, (tuple(link.val.shape), tuple(link.val.stride()), offset))
-            return ViewStep(as_strided_within, (BASE, *geometry), grad=link.grad)
-        cut = link.op._schema.name in _BREAKS_GRADIENT
-        same = self._cuts.setdefault(link, len(self._cuts) + 1) if cut else 0
+            return ViewStep(as_strided_within, (BASE, *geometry), grad=link.grad, same=same)
         if link.is_data:
             return ViewStep(data_of, (BASE,), grad=link.grad, same=same)
         args = tuple(
@@ -197,6 +200,14 @@ class OutputPlan:
         )
         kwargs = tuple((name, _frozen(map_tree(self._step_leaf, value))) for name, value in link.kwargs.items())
         return ViewStep(link.op, args, kwargs, link.item, link.grad, same)
+
+    def _is_passed(self, link: Alias, last: Alias) -> bool:
+        """Whether a view is a result itself, and gradients of the view `last` come through it."""
+        if link not in self._passed or self._pass.record.no_backward is not None:
+            return False
+        if not link.fake.requires_grad or has_lost_history(link.fake) or has_lost_history(last.fake):
+            return False
+        return link is last or _passes_gradient(self._history(last.fake), self._history(link.fake))
 
     def _base_offset(self, link: Alias) -> Any:
         assert link.parent is not None

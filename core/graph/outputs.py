@@ -42,8 +42,8 @@ class ViewStep:
 
     op is an OpOverload, `as_strided_within` or `data_of`. args may nest lists and tuples. item: which element of the
     result, for operators that return several views. grad: the grad mode in which the program took the view; run the
-    step in that mode. same: for a step with which autograd begins anew (detach), the number of the tensor that it made
-    in the program; results behind the same one are views of one tensor, 0 elsewhere.
+    step in that mode. same: for a step that made a result of the program, or with which autograd begins anew (detach),
+    the number of that tensor; results behind the same one are views of one tensor, 0 elsewhere.
     """
 
     op: Any

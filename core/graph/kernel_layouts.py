@@ -40,6 +40,9 @@ _NORMS = (
 _WRITING = ("batch_norm", "rrelu_with_noise")
 """Operators that write to an operand and give results beside it, by parts of their names."""
 
+_KEEPING = ("hardtanh", "_prelu_kernel", "frexp", "fill", "_to_copy", "rand_like", "randn_like", "randint_like")
+"""Operators that keep the strides of an operand without elements, beside those that always keep them."""
+
 _SEVERAL = ("ldexp", "mvlgamma")
 """Operators that count as pointwise and call several."""
 
@@ -60,8 +63,12 @@ def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str
     if op is torch.ops.aten.roll.default and _is_known(args[0]) and 0 not in args[0].shape:
         strides = _rolled(args[0], args[1], _argument(op, "dims", args, kwargs) or ())
         return _laid_out(mode, result, tuple(args[0].shape), strides)
+    if kwargs.get("memory_format") not in (None, torch.preserve_format):
+        return result
+    if _keeps(op) and _is_known(args[0]) and 0 in args[0].shape:
+        return _map_tensors(result, lambda item: _laid_out(mode, item, tuple(args[0].shape), tuple(args[0].stride())))
     layout = _layout_of(op)
-    if layout is None or kwargs.get("memory_format") not in (None, torch.preserve_format):
+    if layout is None:
         return result
     results = (result,) if isinstance(result, torch.Tensor) else tuple(result)
     first = results[0]
@@ -138,8 +145,10 @@ def in_order(size: Sequence[int]) -> Strides:
 
 
 def lies_in_order(tensor: Any) -> bool:
-    """Whether the strides are exactly those of elements in order, those of dimensions of size 1 included."""
-    return tensor.is_contiguous() and (1 not in tensor.shape or same_numbers(tensor.stride(), in_order(tensor.shape)))
+    """Whether the strides are exactly those of elements in order, those of dimensions of size 1 or 0 included."""
+    size = tensor.shape
+    plain = 1 not in size and 0 not in size
+    return tensor.is_contiguous() and (plain or same_numbers(tensor.stride(), in_order(size)))
 
 
 def channels_last(size: Sequence[int]) -> Strides:
@@ -327,6 +336,17 @@ _RULES: dict[str, Layout] = {
     "_prelu_kernel_backward": lambda size, tensors: iterated(size, (*tensors[1:], tensors[0])),
     "cat": _of_all,
 }
+
+
+@functools.cache
+def _keeps(op: Any) -> bool:
+    """Whether the result of an operand without elements has its strides, which eager takes for those of a full one."""
+    name = op._schema.name.partition("::")[2]
+    return op.namespace == "aten" and not op._schema.is_mutable and (name in _KEEPING or _RULES.get(name) is _kept)
+
+
+def _map_tensors(result: Any, function: Callable[[Any], Any]) -> Any:
+    return function(result) if isinstance(result, torch.Tensor) else type(result)(map(function, result))
 
 
 @functools.cache

@@ -236,3 +236,33 @@ def test_strides_of_a_view_with_another_dtype_are_its_own(monkeypatch):
     core.reset()
     x = torch.randn(4, 2, dtype=torch.complex64)
     assert torch.equal(core.compile(fn, backend="aot_eager")(x), fn(x))
+
+
+OF_NOTHING = {
+    "like": torch.zeros_like,
+    "drawn": torch.randn_like,
+    "copied": torch.clone,
+    "converted": lambda x: x.to(torch.float64),
+    "filled": lambda x: torch.fill(x, 2.0),
+    "bounded": torch.nn.functional.relu6,
+    "by a weight": lambda x: torch.nn.functional.prelu(x, torch.ones(())),
+    "in parts": lambda x: torch.frexp(x).mantissa,
+    "turned": lambda x: x.flip(0),
+    "sorted": lambda x: x.sort().values,
+    "added": lambda x: x + x,
+}
+
+
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_results_without_elements_keep_the_strides_that_eager_keeps(name):
+    core.reset()
+
+    def fn(x):
+        y = OF_NOTHING[name](x)
+        return y, y.stride()
+
+    fast = core.compile(fn, backend="aot_eager", dynamic=False)
+    for shape, strides in (((1, 0, 3), (1, 1, 1)), ((3, 0), (1, 3)), ((2, 0, 3), (3, 6, 1)), ((2, 0, 3), (3, 3, 1))):
+        x = torch.empty(0).as_strided(shape, strides)
+        (got, seen), (_, want) = fast(x), fn(x)
+        assert got.stride() == seen == want

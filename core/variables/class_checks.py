@@ -67,7 +67,7 @@ def _is_instance_of(tx: Tracer, obj: VT, cls: Any) -> bool:
         return True
     if _is_of_type(tx, obj, own, cls):
         return True
-    if not names_its_class(own):
+    if not names_its_class(own) and not isinstance(find_special(own, "__getattribute__"), types.FunctionType):
         return False
     named = python_object(obj.get_attr(tx, "__class__").realize(tx))
     return named is not own and isinstance(named, type) and _is_of_type(tx, obj, named, cls)

@@ -197,6 +197,8 @@ class UserObjectVariable(VariableTracker):
     def _getset(self, tx: Tracer, name: str, raw: Any) -> VT:
         if name == "__dict__":
             return InstanceDictVariable(self)
+        if name == "__weakref__" and self.is_new:
+            return tx.constant(None)
         if name == "__weakref__":
             raise self.refuse("reading __weakref__")
         if name in OF_CONTEXT and issubclass(self.cls, FunctionCtx) and self.source is not None:

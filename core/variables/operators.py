@@ -104,6 +104,8 @@ def binary(tx: Tracer, op: Op, left: VT, right: VT) -> VT:
         later = sum_of_texts(tx, left, right) if op is operator.add else percent_later(tx, left, right)
         if later is not None:
             return later
+    if op is operator.add and left.kind == "late_text":
+        return sum_of_texts(tx, left, right) or _no_operator(tx, op, left, right)
     if _touches_graph(left, right) and "constant" in (left.kind, right.kind):
         left, right = _beside(tx, left, right), _beside(tx, right, left)
     if op in (operator.concat, operator.iconcat):

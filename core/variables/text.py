@@ -10,6 +10,7 @@ from ..errors import Unsupported
 from ..guards.checks import Predicate
 from ..guards.source import ConstSource
 from .base import VariableTracker, find_special
+from .late_text import late_text
 from .literal import fold, run
 from .slot_results import checked
 from .unread import text_later
@@ -30,6 +31,8 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
     """format(object, spec)."""
     value = value.realize(tx)
     spec = spec.realize(tx) if spec is not None else tx.constant("")
+    if spec.kind == "constant" and spec.as_constant() == "" and late_text(value, str) is not None:
+        return late_text(value, str)  # type: ignore[return-value]
     later = text_later(tx, format, [value, spec])
     if later is not None:
         return later

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import VariableTracker
 from .constant import ConstantVariable
+from .late_text import late_parts, late_percent
 from .literal import FOLD_ERRORS
 
 if TYPE_CHECKING:
@@ -147,10 +148,13 @@ def text_later(tx: Tracer, function: Callable[..., str], parts: Sequence[VT]) ->
 
 def sum_of_texts(tx: Tracer, left: VT, right: VT) -> VT | None:
     """left + right for a string and another object, where it is an unread text."""
-    return text_later(tx, joined, [left, right]) if right.python_type() is str else None
+    if right.python_type() is not str:
+        return None
+    return text_later(tx, joined, [left, right]) or late_parts(joined, [left, right])
 
 
 def percent_later(tx: Tracer, template: VT, operand: VT) -> VT | None:
     """template % operand for a string and any object, where it is an unread text."""
     several = operand.kind == "tuple" and operand.python_type() is tuple
-    return text_later(tx, percent, [template, *(operand.unpack(tx) if several else [operand])])
+    values = [value.realize(tx) for value in operand.unpack(tx)] if several else [operand]
+    return text_later(tx, percent, [template, *values]) or late_percent(percent, template, values)

@@ -1,4 +1,5 @@
 """What Python's own classes and functions do in their less usual forms, compared with eager by text."""
+# ruff: noqa: UP031
 
 import collections
 import enum
@@ -106,6 +107,31 @@ def members_of_lists():
     return names, Counted([2]) is Counted.green, Plain.again is Plain.red
 
 
+class Plain:
+    pass
+
+
+class Proxy:
+    def __init__(self, target):
+        self._target = target
+
+    def __getattribute__(self, name):
+        target = object.__getattribute__(self, "_target")
+        return target if name == "_target" else getattr(target, name)
+
+
+def texts_with_addresses():
+    one, two = Plain(), Plain()
+    texts = ["%r, %s" % (one, 1), f"{one!r}: {two} {3}", "<" + repr(one) + ">", "%s" % one, "%s%%%s" % (one, 2)]
+    equal = [repr(one) == repr(one), repr(one) == repr(two), str(id(one)) == str(id(two)), repr(one) == 5]
+    return len(texts), equal, str(id(one)) == str(id(one))
+
+
+def objects_that_pass_for_others():
+    proxy = Proxy(Plain())
+    return isinstance(proxy, Plain), isinstance(proxy, Proxy), isinstance(proxy, int), Plain().__weakref__
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -113,6 +139,8 @@ def members_of_lists():
         typing_forms_in_isinstance,
         pairs_of_an_iterator_that_asks_for_pairs,
         members_of_lists,
+        texts_with_addresses,
+        objects_that_pass_for_others,
         lambda: list(Keeping.fromkeys("ab", value=0).items()),
         lambda: Doubled.from_bytes(b"\x02"),
     ],
@@ -128,3 +156,12 @@ def test_a_class_over_a_dict_is_made_in_each_call_of_fromkeys():
     first, second = fast(X)[0], fast(X)[0]
     assert Keeping.made == before + 2
     assert first is not second and type(first) is Keeping and first == {"a": 1, "b": 1}
+
+
+def test_texts_with_addresses_are_made_when_the_object_is_there():
+    held = Plain()
+
+    def program(x):
+        return "%r has %s and %s" % (held, "b", 5), f"{held!r} is {held}", "<" + repr(held) + ">", "%s" % held, x + 1
+
+    assert core.compile(program, backend="eager", fullgraph=True)(X)[:4] == program(X)[:4]

@@ -8,6 +8,7 @@ from typing import Any
 from ...bytecode.opcodes import BINARY_OPERATORS, TABLE
 from ...errors import Unsupported
 from ...variables import tensor_truth
+from ...variables.late_text import late_parts
 from ...variables.operators import negation
 from ...variables.unread import joined, text_later
 from .host import Host
@@ -148,7 +149,7 @@ class OperatorOpcodes(Host):
 
     def BUILD_STRING(self, instruction: Any) -> None:
         parts = self.pop_many(instruction.arg)
-        later = text_later(self, joined, parts)
+        later = text_later(self, joined, parts) or late_parts(joined, [part.realize(self) for part in parts])
         if later is not None:
             self.push(later)
             return

@@ -61,8 +61,11 @@ def as_kernels_do(mode: Any, op: Any, args: tuple[Any, ...], kwargs: Mapping[str
         return (result[0], None)  # the fakes make weights that no kernel gives
     result = kernel_dtypes.as_kernels_do(op, args, result)
     if op is torch.ops.aten.roll.default and _is_known(args[0]) and 0 not in args[0].shape:
-        strides = _rolled(args[0], args[1], _argument(op, "dims", args, kwargs) or ())
-        return _laid_out(mode, result, tuple(args[0].shape), strides)
+        rolled = _rolled(args[0], args[1], _argument(op, "dims", args, kwargs) or ())
+        return _laid_out(mode, result, tuple(args[0].shape), rolled)
+    if op is torch.ops.aten.index.Tensor and _is_known(args[0]) and _is_known(result):
+        picked = _indexed(mode, args[0], args[1], tuple(result.shape))
+        return result if picked is None else _laid_out(mode, result, tuple(result.shape), picked)
     if kwargs.get("memory_format") not in (None, torch.preserve_format):
         return result
     if _keeps(op) and _is_known(args[0]) and 0 in args[0].shape:
@@ -253,6 +256,60 @@ def _compared(size: Sequence[int], columns: Sequence[Sequence[int]], inner: int,
         if size[inner] > size[outer]:
             return 1
     return 0
+
+
+# -- elements picked by indices --------------------------------------------------------------------------------------
+
+
+def _indexed(mode: Any, x: Any, indices: Sequence[Any], size: Sequence[int]) -> Strides | None:
+    """The iterator's strides over the tensor, whose picked dimensions are repeated, and the indices."""
+    picked = [at for at, index in enumerate(indices) if index is not None]
+    wanted = [indices[at] for at in picked]
+    if 0 in size or any(index.dtype in (torch.bool, torch.uint8) or not _is_known(index) for index in wanted):
+        return None
+    if not is_static(x) and all(one.is_contiguous() for one in (x, *wanted)):
+        return None  # for the guards' sake: the fakes' rule differs in dimensions of size 1 alone
+    rest = [at for at in range(x.dim()) if at not in picked]
+    before = picked[0] if picked == list(range(picked[0], picked[-1] + 1)) else 0
+    width = len(size) - len(rest)
+    strides = [x.stride(at) for at in rest]
+    strides[before:before] = [0] * width
+    shape = size[before : before + width]
+    operands = [fakes.new_fake(mode, size, x.dtype, x.device, strides)]
+    placed = (*[1] * before, *shape, *[1] * (len(rest) - before))
+    for index in wanted:
+        strides_of_index = _viewed(shape, _repeated(shape, index), placed)
+        operands.append(fakes.new_fake(mode, placed, index.dtype, index.device, strides_of_index))
+    return iterated(size, operands)
+
+
+def _repeated(shape: Sequence[int], index: Any) -> Strides:
+    """Strides of an index that is expanded to the shape of all."""
+    strides = [0] * len(shape)
+    missing = len(shape) - index.dim()
+    for dim in reversed(range(len(shape) if index.dim() else 0)):
+        if dim < missing:
+            length, stride = 1, shape[dim + 1] * strides[dim + 1]
+        else:
+            length, stride = index.shape[dim - missing], index.stride(dim - missing)
+        strides[dim] = stride if length == shape[dim] else 0
+    return tuple(strides)
+
+
+def _viewed(size: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> Strides:
+    """Strides of a view with more dimensions of size 1, which belong to the run of elements behind them."""
+    if not size:
+        return (1,) * len(wanted)
+    made, at = [0] * len(wanted), len(wanted) - 1
+    step, count, reach = strides[-1], 1, 1
+    for dim in reversed(range(len(size))):
+        count *= size[dim]
+        if dim == 0 or (size[dim - 1] != 1 and strides[dim - 1] != count * step):
+            while at >= 0 and (reach < count or wanted[at] == 1):
+                made[at], reach, at = reach * step, reach * wanted[at], at - 1
+            if dim:
+                step, count, reach = strides[dim - 1], 1, 1
+    return tuple(made)
 
 
 # -- kernels of the CPU that look at the format -----------------------------------------------------------------------

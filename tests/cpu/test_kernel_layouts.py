@@ -139,6 +139,34 @@ def test_results_lie_as_those_of_the_kernel(name):
             ]
 
 
+def picked(draw):
+    """A tensor and indices for some of its dimensions, all in random layouts."""
+    size = [draw.choice((1, 1, 2, 3, 4)) for _ in range(draw.randint(1, 5))]
+    length = [draw.choice((1, 2, 3)) for _ in range(draw.randint(1, 3))]
+    indices: list = [None if draw.random() < 0.4 else torch.zeros(()) for _ in size]
+    for at, index in enumerate(indices):
+        if index is not None:
+            own = [draw.choice((1, each)) for each in length] if draw.random() < 0.4 else length
+            indices[at] = (image(draw, own[draw.randrange(len(own)) :]) * 0).long()
+    return image(draw, size), indices
+
+
+def test_what_indices_pick_lies_as_the_kernel_leaves_it():
+    draw, op = random.Random(0), aten.index.Tensor
+    for _ in range(400):
+        x, indices = picked(draw)
+        if all(index is None for index in indices):
+            continue
+        mode = torch_compat.fake_tensor_mode(None)
+        with mode:
+            fakes = map_tree(
+                lambda leaf: leaf if leaf is None else torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype),
+                (x, indices),
+            )
+            found = as_kernels_do(mode, op, fakes, {}, op(*fakes))
+        assert found.stride() == op(x, indices).stride()
+
+
 def test_formats_of_images():
     for seed in range(100):
         size = [random.Random(f"{seed}.{dim}").choice((1, 2, 3)) for dim in range(4)]

@@ -38,6 +38,10 @@ def plain_matrix(t: Tensor) -> bool:
     return t.dtype is float32 and t.ndim == 2 and 0 not in t.shape
 
 
+def rows(t: Tensor) -> bool:
+    return real_matrix(t) and t.shape[0] > 0  # of no rows some losses are whatever lay in memory
+
+
 def plain_image(t: Tensor) -> bool:
     return t.dtype is float32 and image(t)
 
@@ -60,7 +64,8 @@ FUNCTIONS = [
     *some("F.cross_entropy({a}, {a}.argmax(1), label_smoothing=0.1)", "F.cross_entropy({a}, {s}.softmax(1), reduction='none')", when=real_matrix),
     *some("F.cross_entropy({a}, {a}.argmax(1), ignore_index=1, reduction='sum')", "F.cross_entropy({a}, {a}.argmax(1), weight=torch.ones({a}.shape[1], dtype={a}.dtype))", when=real_matrix),
     *some("F.nll_loss({a}, {a}.argmax(1), ignore_index=0, reduction='none')", "F.multilabel_soft_margin_loss({a}, ({s} > 0).to({a}.dtype))", when=real_matrix),
-    *some("F.multi_margin_loss({a}, {a}.argmin(1), reduction='sum')", "F.triplet_margin_loss({a}, {s}, {s} * 2, swap=True)", when=real_matrix),
+    *some("F.multi_margin_loss({a}, {a}.argmin(1), reduction='sum')", when=rows),
+    *some("F.triplet_margin_loss({a}, {s}, {s} * 2, swap=True)", when=real_matrix),
     *some("F.cosine_embedding_loss({a}, {s}, torch.ones({a}.shape[0]), margin=0.2, reduction='none')", "F.gumbel_softmax({a}, hard=False) * 0", when=plain_matrix),
     *some("F.kl_div({a}.log_softmax(-1), {s}.log_softmax(-1), log_target=True, reduction='batchmean')", "F.softmin({a}, {d})", when=plain_dims),
     *some("F.binary_cross_entropy({a}.sigmoid(), {s}.sigmoid(), reduction='none')", "F.l1_loss({a}, {s}, reduction='sum')", "F.soft_margin_loss({a}, {s}.sign())", when=real),

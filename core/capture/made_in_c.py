@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from ..variables.base import VariableTracker
-from .polyfills.kept_results import FreeLock, KeptResults
+from .polyfills.kept_results import FreeLock, FreeOnce, KeptResults
 from .special_calls import callable_object, function
 
 VT = VariableTracker
@@ -32,3 +32,9 @@ def keep_results(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 def make_lock(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """A lock that its holder may take again."""
     return _stand_in(tx, FreeLock, args, kwargs)
+
+
+@callable_object(_thread.allocate_lock)
+def make_plain_lock(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """threading.Lock()."""
+    return _stand_in(tx, FreeOnce, args, kwargs)

@@ -177,6 +177,17 @@ def write_effects(emitter: CodeEmitter, trace: Trace) -> None:
             emitter.write_payload(tracker, tracker.payload_of)
         else:
             tracker.write_back(emitter)
+    _write_globals(emitter, trace)
+    for fn, args in effects.closing:
+        emitter.load_const(fn)
+        for value in args:
+            emitter.load(value)
+        emitter.call(len(args))
+        emitter.pop_top()
+
+
+def _write_globals(emitter: CodeEmitter, trace: Trace) -> None:
+    effects = trace.side_effects
     for (_, name), (namespace, source, value) in effects.globals.items():
         if value is not None:
             emitter.load(value)

@@ -25,6 +25,7 @@ class SideEffects:
         self._changed: dict[int, VariableTracker] = {}
         self._seal: tuple[int, str, str] | None = None
         self.deferred: list[tuple[Any, list[VariableTracker], dict[str, VariableTracker]]] = []
+        self.closing: list[tuple[Any, list[VariableTracker]]] = []
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], Any, VariableTracker | None]] = {}
 
     @contextmanager
@@ -81,6 +82,11 @@ class SideEffects:
         self._refuse_if_sealed(None)
         self.deferred.append((fn, args, kwargs))
 
+    def finally_call(self, fn: Any, args: list[VariableTracker]) -> None:
+        """A call without a result that is made for real behind all other effects."""
+        self._refuse_if_sealed(None)
+        self.closing.append((fn, args))
+
     def changed(self) -> list[VariableTracker]:
         """Changed objects that exist outside the traced code."""
         return [tracker for tracker in self._changed.values() if not self.is_new(tracker)]
@@ -88,10 +94,11 @@ class SideEffects:
     @property
     def empty(self) -> bool:
         """True when nothing outside needs to change."""
-        return not self.globals and not self.deferred and not self.changed()
+        return not self.globals and not self.deferred and not self.closing and not self.changed()
 
     def release(self) -> None:
         """Forget everything, after replay was written."""
         self._changed.clear()
         self.deferred.clear()
+        self.closing.clear()
         self.globals.clear()

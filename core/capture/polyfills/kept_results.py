@@ -84,3 +84,33 @@ class FreeLock:
 
     def __exit__(self, *error: Any) -> None:
         self.release()
+
+
+class FreeOnce(FreeLock):
+    """A lock that nobody may take twice."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Hold it; False where it is held."""
+        if self._held:
+            if not blocking:
+                return False
+            wait_for_nobody()
+        self._held = 1
+        return True
+
+    def release(self) -> None:
+        """Hold it no more."""
+        if not self._held:
+            raise RuntimeError("release unlocked lock")
+        self._held = 0
+
+    def locked(self) -> bool:
+        """Whether it is held."""
+        return self._held > 0
+
+
+def wait_for_nobody() -> None:
+    """What only the real lock can do."""
+
+
+wait_for_nobody._core_disable = "a lock that the function holds is taken again"  # type: ignore[attr-defined]

@@ -216,3 +216,10 @@ def test_remainders_of_many_floats_are_eagers_kernels_and_of_few_are_fused():
     many, few = (randn(64, 64) * 9, randn(64, 64)), (randn(8, 8) * 9, randn(8, 8))
     check(f, *many, kernels=0, externs=3)
     check(f, *few, kernels=1, externs=0)
+
+
+@pytest.mark.parametrize(("length", "blocks"), [(16, 0), (17, 1), (37, 1), (48, 0), (511, 1), (519, 0)])
+def test_the_last_block_of_a_short_row_begins_earlier(length, blocks):
+    x, y, mask = randn(5, length + 3), randn(5, length), torch.rand(5, length) > 0.5
+    built = check(lambda x, y, mask: (x[:, 3:] * y.exp(), torch.where(mask, y, 2.0).double()), x, y, mask, kernels=1)
+    assert built.program.cpp_source.count("const long first = ") == blocks

@@ -63,6 +63,15 @@ def test_pools_of_channels_last_keep_their_strides():
         same(compiled(fn, x).call(x), fn(x))
 
 
+@pytest.mark.parametrize("format_", [torch.contiguous_format, torch.channels_last], ids=["rows", "channels last"])
+def test_elements_of_a_window_are_read_without_a_branch(format_):
+    x = picture(torch.float32, 2, 32, 24, 24).to(memory_format=format_)
+    for fn in (LARGEST["with a border"], AVERAGES["with a border that counts"]):
+        program = compiled(fn, x)
+        assert " ? in0[" not in program.program.cpp_source
+        same(program.call(x), fn(x))
+
+
 @pytest.mark.parametrize("case", LEFT)
 def test_other_windows_are_eagers_kernel(case):
     x = picture(torch.float32, 2, 3, 13, 17)

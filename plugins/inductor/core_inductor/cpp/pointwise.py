@@ -17,6 +17,9 @@ from .halves import VECTOR, HalfRows
 from .ops import EXPENSIVE
 from .segments import resolve, segments_of
 
+LONG = 512
+"""Elements of a row from which on the few that fill no vector don't matter."""
+
 
 class Pointwise:
     """Prints one kernel without folds."""
@@ -103,6 +106,9 @@ class Pointwise:
             if halves:
                 self._blocks(halves, (begin, end), names, order, decided, share)
                 continue
+            if vector and not share and self._overlaps(begin, end):
+                self._overlapping(begin, end or self.printer.size(variable), names, order, decided)
+                continue
             pragma = self.printer.threads(simd=vector) if share else "omp simd" if vector else ""
             with self.source.loop(name, begin, end or self.printer.size(variable), pragma=pragma):
                 self._innermost(dict(names), order, decided)
@@ -126,6 +132,27 @@ class Pointwise:
 
         shared = self.printer.threads() if share else ""
         print_blocks(self.printer, variable, halves, Range(begin, end, exact), VECTOR, point, share=shared)
+
+    def _overlaps(self, begin: str, end: str) -> bool:
+        """Whether the last elements of a row may be computed twice and are too many to compute one by one."""
+        size = size_of(self.kernel.rows[-1])
+        length = int(end or size) - int(begin) if isinstance(size, int) else 0
+        if not VECTOR < length < LONG or length % VECTOR == 0 or self.printer.signature.in_place:
+            return False
+        atom = expr_atom(self.kernel.rows[-1])
+        steps = [expr.affine(offset, [atom]) for _, offset in self.kernel.offsets()]
+        # GCC reads elements with gaps between them past the last one, and so leaves the last vector out
+        return all(step is not None and step[0][0] in (0, 1) for step in steps)
+
+    def _overlapping(
+        self, begin: str, end: str, names: Mapping[int, str], order: Sequence[int], decided: Mapping[int, bool]
+    ) -> None:
+        """The innermost loop in blocks of lanes, of which the last begins early enough to be whole."""
+        with self.source.loop("piece", begin, end, str(VECTOR)):
+            self.source.line(f"const long first = piece < {int(end) - VECTOR} ? piece : {int(end) - VECTOR};")
+            with self.source.loop("lane", "0", str(VECTOR), pragma="omp simd"):
+                self.source.line(f"const long {expr_atom(self.kernel.rows[-1]).name} = first + lane;")
+                self._innermost(dict(names), order, decided)
 
     def _innermost(self, names: dict[int, str], order: Sequence[int], decided: Mapping[int, bool]) -> None:
         kernel = self.kernel

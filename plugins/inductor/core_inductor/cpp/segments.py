@@ -34,15 +34,18 @@ def segments_of(kernel: Kernel, variable: Index) -> Iterator[tuple[str, str, dic
 
 
 def _cuts(kernel: Kernel, variable: Index) -> dict[int, int]:
-    """For each mask `variable + constant < bound`: the first value of the variable for which it is false."""
+    """For each mask `step * variable + constant < bound`: the first value of the variable for which it is false."""
     found: dict[int, int] = {}
     for k, value in enumerate(kernel.values):
         if value.name != "index_below":
             continue
         distance = expr.sub(value.attr[1], value.attr[0])
         split = expr.affine(distance, [atom_of(variable)])
-        if split is not None and split[0][0] == -1 and isinstance(split[1], int):
-            found[k] = split[1]
+        if split is None or not isinstance(split[1], int):
+            continue
+        (step,) = split[0]
+        if isinstance(step, int) and step < 0:
+            found[k] = -(split[1] // step)  # the distance is split[1] + step * variable, and is to be above 0
     return found
 
 

@@ -155,15 +155,17 @@ class Range:
         return body.const(True, "bool") if inside is None else inside
 
 
-def masked_load(body: BodyBuilder, view: View, index: Sequence[Index], mask: int, other: int) -> int:
+def masked_load(
+    body: BodyBuilder, view: View, index: Sequence[Index], mask: int, other: int, slots: tuple[int, ...] = ()
+) -> int:
     """view[index] where mask holds, else `other`."""
     plain = body.ops[mask]
     if plain.name == "const":
-        return body.load_view(view, index) if plain.attr else other
+        return body.load_view(view, index, slots) if plain.attr else other
     at = BodyBuilder()
     at.load_view(view, index)
     op = at.ops[-1]
-    return body.emit("masked_load", (mask, other, *op.args), op.dtype, op.attr)
+    return body.emit("masked_load", (mask, other, *slots), op.dtype, op.attr)
 
 
 @lowers("cat")

@@ -1,6 +1,6 @@
 """Memory layout as source text: the test that a tensor has a recorded layout, and the copy that gives it.
 
-Strides of dimensions of size 1 don't matter, and fake and real kernels disagree about them. With symbolic sizes a dense
+Strides of dimensions of size 1 move no element: where they alone differ, a view gives them. With symbolic sizes a dense
 layout is kept as its order of dimensions, which holds for every size; one with gaps as its strides where those are
 plain numbers.
 """
@@ -118,6 +118,16 @@ def lies_as(tensor: Any, fake: Any) -> bool:
     return not test or bool(eval(test, {"t": tensor}))  # noqa: S307 - our own expression
 
 
+def named_strides(fake: Any) -> tuple[int, ...] | None:
+    """The strides of a tensor of fixed sizes, some of them 1, of which layout_test does not see all."""
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or not is_static(fake):
+        return None
+    dims = [dim for dim, size in enumerate(fake.shape) if size > 1]
+    if len(dims) == fake.dim() or 0 in fake.shape or _overlaps(fake, dims):
+        return None
+    return tuple(fake.stride())
+
+
 def relayout(fakes: Sequence[Any], which: Sequence[int], always: Sequence[int] = ()) -> Callable[..., tuple[Any, ...]]:
     """A generated function `(*outputs) -> outputs` that copies those at `which` whose layout is not their fake's.
 
@@ -131,5 +141,9 @@ def relayout(fakes: Sequence[Any], which: Sequence[int], always: Sequence[int] =
         test = layout_test(slots[index], fakes[index]) or f"{slots[index]}.stride() == {tuple(fakes[index].stride())!r}"
         code.line(f"if not ({test}):")
         code.line(f"    {slots[index]} = {layout_copy(slots[index], fakes[index], code)}")
+        strides = named_strides(fakes[index])
+        if strides is not None:
+            code.line(f"elif {slots[index]}.stride() != {strides!r}:")
+            code.line(f"    {slots[index]} = {slots[index]}.as_strided({tuple(fakes[index].shape)!r}, {strides!r})")
     code.line(f"return {tuple_text(slots)}")
     return code.finish()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import core
+from core.backends.layout import relayout
 from core.errors import BackendMisbehaved
 from core.events import BackendReported, Partitioned, subscribe
 from core.plugin import Artifact
@@ -109,6 +110,23 @@ def test_results_are_eagers_with_symbolic_sizes(name):
 
     program = PROGRAMS[name]
     agree(program, make, dynamic=True, backend=OverNumpy(dynamic_shapes="full"))
+
+
+def test_strides_of_sizes_of_one_are_eagers_without_a_copy():
+    def program(x, y):
+        one = (x + y)[:, 2]  # [1] out of rows of four
+        return one, (x * y)[:, 1:3].expand(1, 2), (x + y).t().clone(), x[:, :1] - y[:, :1]
+
+    compiled = core.compile(program, backend=OverNumpy(), fullgraph=True)
+    for call in range(3):
+        x, y = torch.randn(1, 4) + call, torch.randn(1, 8)[:, ::2]
+        found, expected = compiled(x, y), program(x, y)
+        torch.testing.assert_close(found, expected, check_stride=True)
+        assert [one._is_view() for one in found] == [one._is_view() for one in expected]
+    given = torch.arange(4.0).reshape(1, 4)
+    repair = relayout([torch.empty_strided((1, 4), (9, 1))], [0])
+    (repaired,) = repair(given)
+    assert repaired.stride() == (9, 1) and repaired.data_ptr() == given.data_ptr()
 
 
 def mutating(x, y):

@@ -48,13 +48,17 @@ def temporary(index: int) -> str:
 
 @dataclass(frozen=True)
 class Seed:
-    """Seed torch's generators."""
+    """Seed torch's generators, with a number of the frame's inputs or a known one."""
 
-    number: int
+    source: Any
+    number: int | None
 
     def write(self, emitter: Any) -> None:
         emitter.load_const(torch.manual_seed)
-        emitter.load_const(self.number)
+        if self.source is not None:
+            emitter.load_source(self.source)
+        else:
+            emitter.load_const(self.number)
         emitter.call(1)
         emitter.pop_top()
 

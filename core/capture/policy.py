@@ -117,6 +117,10 @@ INLINED_FUNCTIONS = frozenset(
         "torch.distributed.distributed_c10d.get_group_rank",
         "torch.distributed.distributed_c10d.is_initialized",
         "core.graph.hook_region.hooked.<locals>.run",  # a hook that an earlier capture has traced
+        "torch.autograd.function.FunctionCtx.mark_dirty",
+        "torch.autograd.function.FunctionCtx.mark_non_differentiable",
+        "torch.autograd.function.FunctionCtx.save_for_backward",
+        "torch.autograd.function.FunctionCtx.set_materialize_grads",
         "torch.jit.annotate",
         "torch.jit._script._unwrap_optional",
         "torch.distributed.fsdp._flat_param._same_storage_size",

@@ -1,7 +1,8 @@
 """torch.manual_seed and torch.random.fork_rng in captured code.
 
 A seed is set, and the state that a fork comes back to is read, before the graph runs, as long as the graph drew nothing
-before it; the state is put back behind the graph, as long as nothing is drawn behind the fork.
+before it; the state is put back behind the graph, as long as nothing is drawn behind the fork. A seed that is
+computed from numbers that differ from call to call is set behind the graph, as long as nothing is drawn behind it.
 """
 
 from __future__ import annotations
@@ -25,14 +26,26 @@ VT = VariableTracker
 def manual_seed(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """Seed the generators of all devices; gives the CPU's generator."""
     given = [value.realize(tx) for value in (*args, *kwargs.values())]
-    if len(given) != 1 or given[0].kind != "constant" or type(given[0].as_constant()) is not int:
+    symbolic = len(given) == 1 and given[0].kind == "symbolic" and given[0].python_type() is int
+    if symbolic and given[0].source is None:
+        return _seed_behind(tx, given[0])
+    if not symbolic and (len(given) != 1 or given[0].kind != "constant" or type(given[0].as_constant()) is not int):
         raise Unsupported(
             "torch.manual_seed() of a number that differs from call to call is not traced",
             remedy="seed outside the compiled function",
         )
     _refuse_behind_numbers(tx, "torch.manual_seed()")
-    tx.trace.before_graph.append(Seed(given[0].as_constant()))
+    tx.trace.before_graph.append(Seed(given[0].source, None) if symbolic else Seed(None, given[0].as_constant()))
     return tx.wrap(torch.default_generator, None, constant=True)
+
+
+def _seed_behind(tx: Any, number: VT) -> VT:
+    """A seed that the traced code has computed from what differs is set behind the graph, which draws nothing more."""
+    if tx.builder.in_region:
+        raise Unsupported("torch.manual_seed() inside a region is not traced", remedy="seed outside of it")
+    tx.side_effects.defer(torch.manual_seed, [number], {})
+    tx.trace.forks_over = True
+    return tx.wrap(torch.default_generator, None, constant=True)  # type: ignore[no-any-return]
 
 
 def _refuse_behind_numbers(tx: Any, what: str) -> None:

@@ -34,6 +34,7 @@ FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)  # what holds 
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: a class written in C
 NAMED_ITEM: type = type(inspect.getattr_static(inspect.Traceback, "lineno"))  # what a named tuple reads a field by
 OF_CONTEXT = ("saved_tensors", "needs_input_grad")  # what a backward reads of the object that its forward filled
+TO_CONTEXT = ("to_save", "dirty_tensors", "non_differentiable", "materialize_grads")  # what a forward leaves there
 DELETED = VariableTracker()  # marks an attribute that the traced code deleted
 
 
@@ -201,7 +202,8 @@ class UserObjectVariable(VariableTracker):
             return tx.constant(None)
         if name == "__weakref__":
             raise self.refuse("reading __weakref__")
-        if name in OF_CONTEXT and issubclass(self.cls, FunctionCtx) and self.source is not None:
+        readable = name in OF_CONTEXT and issubclass(self.cls, FunctionCtx) and "to_save" not in self.written
+        if readable and self.source is not None:
             return tx.wrap(tx.answer(getattr, [self.value, name], {}), AttrSource(self.source, name))
         raise self.refuse(f"the C attribute {name!r}")
 
@@ -280,6 +282,8 @@ class UserObjectVariable(VariableTracker):
             return
         if raw is not MISSING and not isinstance(raw, types.MemberDescriptorType) and is_data_descriptor(raw):
             setter, _ = find_on_type(type(raw), "__set__")
+            if name in TO_CONTEXT and issubclass(self.cls, FunctionCtx) and self.source is not None:
+                return self.write(tx, name, value)
             if not isinstance(setter, types.FunctionType):
                 raise self.refuse(f"setting the C attribute {name!r}")
             tx.call_function(tx.wrap(setter, None, constant=True), [tx.wrap(raw, source), self, value])

@@ -143,7 +143,7 @@ def test_a_seed_without_a_graph_is_set():
     agrees(build, graphs=None)
 
 
-def test_a_seed_that_changes_is_left_to_python():
+def test_a_seed_that_changes_is_set_before_the_graph_or_behind_it():
     def build():
         seeds = iter((1, 2, 3))
 
@@ -158,7 +158,19 @@ def test_a_seed_that_changes_is_left_to_python():
 
         return fn, (torch.randn(3),), observe
 
-    agrees(build, graphs=None, breaks=None)
+    agrees(build, graphs=None, breaks=0)
+
+    def computed(x, seed):
+        y = x.exp()
+        return y, torch.manual_seed(seed * 2 + 1) is torch.default_generator
+
+    compiled, x = core.compile(computed, backend="eager", fullgraph=True), torch.randn(3)
+    for seed in (3, 5, 9, 2**61):
+        states = []
+        for fn in (compiled, computed):
+            torch.manual_seed(0)
+            states.append((fn(x, seed), torch.rand(2)))
+        assert repr(states[0]) == repr(states[1])
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

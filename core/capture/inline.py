@@ -40,6 +40,7 @@ from . import (  # noqa: F401
     promises,
     seeds,
     special_calls,
+    traceback_text,
     transforms,
     weak_containers,
     wrapped_bodies,

@@ -92,6 +92,12 @@ def _pausing(code: types.CodeType) -> types.CodeType:
     return made
 
 
+def paused_frame(step: Step) -> types.FrameType:
+    """A frame that shows as the one that an exception passed."""
+    frame: types.FrameType = types.FunctionType(_pausing(step.code), step.globals)().gi_frame
+    return frame
+
+
 def runs_python(fn: Any) -> bool:
     """Whether calling what a tracker stands for, or the method of tensors of a name, runs code written in Python."""
     if isinstance(fn, str):

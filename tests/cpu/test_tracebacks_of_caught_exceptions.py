@@ -542,3 +542,58 @@ def test_notes_are_added_to_what_the_attribute_holds():
     wanted, told = program(torch.ones(2))
     assert torch.equal(result, wanted) and seen == told
     assert core.stats()["graphs"] == 1
+
+
+class Speaking(Exception):
+    def __str__(self):
+        return "in its own words"
+
+
+def deeper(k):
+    if k:
+        deeper(k - 1)
+    raise ValueError("at the bottom", 1)
+
+
+def text_of_a_chain(x):
+    try:
+        try:
+            deeper(2)
+        except ValueError as error:
+            raise KeyError("k") from error
+    except KeyError as error:
+        lines = traceback.format_exception(error), traceback.format_exception(*sys.exc_info())
+        return x + 1, lines, traceback.format_exc(), traceback.format_exc(limit=1, chain=False)
+
+
+def text_of_torch_and_of_c(x):
+    texts = []
+    for shape in (7, 11):
+        try:
+            x.view(shape) + 1 / (shape - 11)
+        except (RuntimeError, ZeroDivisionError):
+            texts.append(traceback.format_exc())
+    return x * 2, texts
+
+
+def text_that_only_a_run_has(x):
+    y = x + 1
+    for error in (Speaking("q"), None):
+        try:
+            if error is None:
+                x.no_such_attribute  # noqa: B018
+            raise error
+        except (Speaking, AttributeError):
+            y = y * len(traceback.format_exc())
+    return y
+
+
+@pytest.mark.parametrize(
+    "fn, fullgraph", [(text_of_a_chain, True), (text_of_torch_and_of_c, True), (text_that_only_a_run_has, False)]
+)
+def test_the_text_of_an_exception_is_eagers(fn, fullgraph):
+    core.reset()
+    compiled, x = core.compile(fn, backend="eager", fullgraph=fullgraph), torch.ones(2)
+    for _ in range(2):
+        assert repr(compiled(x)) == repr(fn(x))
+    assert (core.stats()["breaks"] == 0) == fullgraph

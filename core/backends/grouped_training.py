@@ -22,6 +22,7 @@ from ..graph.functional import JointGraph
 from ..graph.held_views import HeldView
 from ..graph.hidden_cuts import HiddenStart
 from ..graph.node_groups import Groups, NodeGroup
+from ..graph.outputs import SlotRef
 from ..graph.partition import Partition, is_impure
 from ..torch_compat import saved
 from .backward_parts import Backwards, Releases, Watched
@@ -223,11 +224,11 @@ def _function(
     values = _values(graph, replay)
     if values:
         code.line(f"{tuple_text(values)} = values")
-    write_keeping(code, graph, replay)
     for name, known in graph.hidden.items():  # for autograd alone: it has the shape, and one element
         made = code.bind(torch.empty_strided, "empty_strided")
         facts = f"dtype={code.bind(known.dtype, 'dtype')}, device={code.bind(known.device, 'device')}"
-        code.line(f"{name} = {made}({known.shape!r}, {(0,) * len(known.shape)!r}, {facts})")
+        code.line(f"{name} = {made}({_shape_text(known.shape)}, {(0,) * len(known.shape)!r}, {facts})")
+    write_keeping(code, graph, replay)
     code.line(f"return {tuple_text(graph.gives)}")
     backward = write_backward(graph, compile_backward, replay)
     members = {"forward": staticmethod(code.finish()), "backward": staticmethod(backward)}
@@ -236,7 +237,12 @@ def _function(
     return torch_compat.function_apply(function), values
 
 
+def _shape_text(shape: Sequence[int | SlotRef]) -> str:
+    return tuple_text(f"s{size.index}" if isinstance(size, SlotRef) else str(size) for size in shape)
+
+
 def _values(graph: GroupGraph, replay: EagerBackward) -> list[str]:
     """The values of a run that a group gives back or keeps something of: no other is passed to it."""
-    wanted = graph.kept_names(replay).union(graph.gives)
+    sizes = [f"s{size.index}" for each in graph.hidden.values() for size in each.shape if isinstance(size, SlotRef)]
+    wanted = graph.kept_names(replay).union(graph.gives, sizes)
     return [name for name in graph.everything if name in wanted]

@@ -20,12 +20,13 @@ MOST = 48
 @dataclass(frozen=True)
 class HiddenStart:
     """A value inside of the program at which a node of autograd ends. start, steps: the way to it from a result, each
-    step the name of a node and the place of the next one; output: which of the last one's results it is."""
+    step the name of a node and the place of the next one; output: which of the last one's results it is. shape: as
+    recorded, then with a SlotRef for each symbol."""
 
     start: int
     steps: tuple[tuple[str, int], ...]
     output: int
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: torch.dtype
     device: torch.device
 
@@ -68,12 +69,10 @@ def hidden_cuts(
 
 
 def hidden_start(roots: Sequence[Any], key: Any) -> HiddenStart | None:
-    """What is known of the value with the edge `key`, behind one of `roots`; None where its size is no number."""
+    """What is known of the value with the edge `key`, behind one of `roots`; None where it lies behind none."""
     node, output = key
     facts = node._input_metadata[output]
     shape = tuple(facts.shape)
-    if not all(type(size) is int for size in shape):
-        return None
     ways: dict[Any, tuple[int, tuple[tuple[str, int], ...]]] = {}
     pending = []
     for at, root in enumerate(roots):

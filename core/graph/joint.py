@@ -139,7 +139,8 @@ def _reach(
 
     if not groups:
         return placed(whole), None, ()
-    return placed(whole), Groups(tuple(groups), placed(found), (), parting.hidden, parting.views), parting.edges
+    hidden = tuple(dataclasses.replace(each, shape=plan.in_numbers(each.shape)) for each in parting.hidden)
+    return placed(whole), Groups(tuple(groups), placed(found), (), hidden, parting.views), parting.edges
 
 
 def _open_sizes_of_masks(record: AtenRecord) -> None:

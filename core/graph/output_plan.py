@@ -72,7 +72,16 @@ class OutputPlan:
         kinds = [self._output(fake) for fake in outputs]
         for node in unread_calls(functionalizer.emitter, self.slots):
             self._unread_slot(node)
-        self.epilogue = Epilogue(tuple(self.slot_infos), tuple(kinds), tuple(write_backs), self._counted(write_backs))
+        self._outputs = tuple(kinds), tuple(write_backs), self._counted(write_backs)
+
+    @property
+    def epilogue(self) -> Epilogue:
+        """What is done around the graph with the slots that there are by now."""
+        return Epilogue(tuple(self.slot_infos), *self._outputs)
+
+    def in_numbers(self, shape: Sequence[Any]) -> tuple[int | SlotRef, ...]:
+        """A shape of which each symbol is a slot."""
+        return tuple(self._step_leaf(size) for size in shape)
 
     def _write_back(self, index: int) -> WriteBack:
         facts = self._pass.record.facts[index]

@@ -155,7 +155,8 @@ typedef struct Entry {
 #define Entry_Check(object) Py_IS_TYPE(object, core_types.entry)
 
 /* The first entry of the tuple `entries` (kept alive by the caller) whose guards hold, or NULL; a new reference.
- * The entry at *recent is tried first; *recent follows the hit. Switches the thread's callback off meanwhile. */
+ * The entry at *recent is tried first, under saved-tensor hooks the oldest; *recent follows the hit. Switches the
+ * thread's callback off meanwhile. */
 Entry *core_entry_find(PyObject *entries, Py_ssize_t *recent, const FrameView *view);
 
 /* A new tuple: the valid entries of `entries` and `added` (may be NULL). */

@@ -1,5 +1,6 @@
 /* Entry: one compiled variant of a code object: its guards, its replacement code, and what keeps that alive. */
 #include "core.h"
+#include "global_state.h"
 
 /* ---- functions of replacement code ---- */
 
@@ -117,7 +118,9 @@ core_entry_find(PyObject *entries, Py_ssize_t *recent, const FrameView *view)
     Py_ssize_t count = PyTuple_GET_SIZE(entries), first = *recent;
     if (count == 0)
         return NULL;
-    if (first >= count)
+    /* A checkpoint compares what a call saves with what it saves when it is made again: both take the oldest entry that
+     * holds, whatever served in between. */
+    if (first >= count || (first > 0 && core_saves_through_hooks()))
         first = 0;
     CoreCallback former = core_callback_switch(NULL);
     Entry *found = entry_try((Entry *)PyTuple_GET_ITEM(entries, first), view);

@@ -70,6 +70,7 @@ struct Flags {
     char bytes[FLAGS_END - FLAGS_START];
     int32_t precisions[PRECISIONS];
 };
+extern bool hooks_seen;                          // whether a reading tells if there are saved-tensor hooks
 extern const char *flags_at;                     // nullptr: not readable, the getters are called
 extern const int32_t *precision_at[PRECISIONS];  // the map's nodes neither move nor die
 extern void *context;                            // at::Context

@@ -12,6 +12,7 @@ Reading readings[MAX_READINGS];
 size_t reading_count;
 uint8_t hot[MAX_READINGS];
 size_t hot_count;
+bool hooks_seen;
 const char *flags_at;
 const int32_t *precision_at[PRECISIONS];
 void *context;
@@ -340,6 +341,12 @@ core_global_state_matches(PyObject *object)
     if (flags_at != nullptr && !flags_equal(snapshot))
         return 0;
     return PyTuple_GET_SIZE(snapshot->modes) == 0 || same_modes(snapshot);
+}
+
+int
+core_saves_through_hooks(void)
+{
+    return hooks_seen && read({"", TLS_DEQUE, TLS_HOOKS, 0, 0, 0, nullptr}) != 0;
 }
 
 int

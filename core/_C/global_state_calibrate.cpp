@@ -271,7 +271,8 @@ calibrate(PyObject *, PyObject *args)
     if (known_flags)
         learn_flags();
     add_thread_state(devices, mode);
-    if (hooks_readable(push, pop))
+    hooks_seen = hooks_readable(push, pop);
+    if (hooks_seen)
         add("saved-tensor hooks", TLS_DEQUE, reinterpret_cast<void *>(1), TLS_HOOKS);
     if (PyErr_Occurred())
         return nullptr;

@@ -245,3 +245,20 @@ def test_contexts_of_the_programs_own_break_the_graph():
         return checkpoint(torch.sin, x, use_reentrant=False, context_fn=contexts) + 1
 
     agrees(lambda: (fn, (leaf(2, 4),)), breaks=1)
+
+
+def test_a_compiled_function_is_made_again_by_the_entry_that_served_whatever_came_in_between():
+    def fn(x):
+        a = (x @ x.transpose(-1, -2) * x.shape[1]).softmax(-1)
+        return F.gelu(a @ x).sin() * x.sum(1, keepdim=True)
+
+    core.reset()
+    fast = core.compile(fn, backend="aot_eager")
+    inputs = [leaf(2, size, 4) for size in (3, 5, 3, 6)]
+    results = [checkpoint(fast, x, use_reentrant=False) for x in inputs]
+    assert [entry.hits for entry in fast.entries()] == [1, 1]  # of one size and of any
+    for x, result in zip(inputs, results):
+        result.sum().backward()
+        (gradient,) = torch.autograd.grad(fn(x).sum(), x)
+        torch.testing.assert_close(x.grad, gradient)
+    assert [entry.hits for entry in fast.entries()] == [3, 3] and core.stats()["recompiles"] == 1

@@ -397,6 +397,12 @@ def _refuse_code_run_by_enum(tx: Any, cls: type) -> None:
             )
 
 
+def _runs_own_code(cls: type) -> bool:
+    """Whether making members of a flag runs code of the program's."""
+    found = [base.__dict__[name] for base in cls.__mro__ for name in RUN_BY_ENUM if name in base.__dict__]
+    return not all(policy.is_stdlib(getattr(raw, "__module__", None) or "builtins") for raw in found)
+
+
 def _run_enum(tx: Any, function: Any, *args: Any, **options: Any) -> Any:
     try:
         return function(*args, **options)
@@ -409,13 +415,19 @@ def _run_enum(tx: Any, function: Any, *args: Any, **options: Any) -> Any:
 def call_enum(tx: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
     """cls(value), or cls(name, names, ...), which makes an enum of known names for real."""
     cls = _real(args[0])
+    if len(args) == 2 and not kwargs and issubclass(cls, enum.Flag) and not _runs_own_code(cls):
+        value = args[1].look_inside(tx)
+        if value.is_constant():  # the enum module makes members of several flags as they are asked for, and keeps them
+            return tx.constant(_run_enum(tx, enum.EnumMeta.__call__, cls, value.as_constant()))
     if len(args) < 3 and "names" not in kwargs:
         return tx.trace_into(tx.wrap(enum.EnumMeta.__call__, None, constant=True), list(args), kwargs)
     _refuse_code_run_by_enum(tx, cls)
     values = [arg.look_inside(tx).as_constant() for arg in args[1:]]
     keywords = {key: value.look_inside(tx).as_constant() for key, value in kwargs.items()}
     keywords.setdefault("module", tx.globals_dict.get("__name__"))
-    return register(tx, _run_enum(tx, enum.EnumMeta.__call__, cls, *values, **keywords))
+    made = register(tx, _run_enum(tx, enum.EnumMeta.__call__, cls, *values, **keywords))
+    stand_ins.forget_tables(tx, _real(made))
+    return made
 
 
 class _EnumNamespace:

@@ -49,6 +49,34 @@ def exc_info(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.new_tuple([tx.wrap(error.python_type(), None, constant=True), error, error.get_attr(tx, "__traceback__")])
 
 
+if hasattr(sys, "exception"):
+
+    @callable_object(sys.exception)
+    def exception(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        """The exception being handled."""
+        return exc_info(tx, [], {}).get_item(tx, tx.constant(1))
+
+
+def _watches(name: str) -> None:
+    fn = getattr(sys, name)
+
+    @callable_object(fn)
+    def watcher(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        """What follows the program step by step: nothing, which a guard asks again."""
+        if fn() is not None:
+            raise Unsupported(f"sys.{name}() while something follows the program is not traced", remedy=REMEDY)
+        tx.guard(ConstSource(fn), Predicate((ConstSource(fn),), _gives_nothing))
+        return tx.constant(None)
+
+
+for _name in ("gettrace", "getprofile"):
+    _watches(_name)
+
+
+def _gives_nothing(fn: Any) -> bool:
+    return fn() is None
+
+
 def _nothing_is_handled(module: Any) -> bool:
     return module.exc_info()[1] is None
 

@@ -153,7 +153,21 @@ class GeneratorVariable(VariableTracker):
     def get_attr(self, tx: Any, name: str) -> VT:
         if name in METHODS:
             return BuiltinMethodVariable(self, name)
-        raise self.refuse(f"reading attribute {name!r}")
+        if name in ("gi_running", "gi_suspended"):
+            return tx.constant(self.running if name == "gi_running" else self._waits())
+        if name == "gi_code":
+            return tx.constant(self.interpreter.code)
+        if name == "gi_yieldfrom":
+            return (self._receiver() if self._waits() else None) or tx.constant(None)
+        if name in ("gi_frame", "__name__", "__qualname__"):
+            raise self.refuse(f"reading attribute {name!r}")
+        inherited = self.inherited(tx, name)
+        if inherited is None:
+            tx.raise_exception(AttributeError, f"'generator' object has no attribute '{name}'")
+        return inherited
+
+    def _waits(self) -> bool:
+        return self.started and not self.finished and not self.running
 
     def lookup_special(self, tx: Any, name: str) -> VT | None:
         return BuiltinMethodVariable(self, name) if name in METHODS else None

@@ -13,7 +13,7 @@ import typing
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -34,6 +34,7 @@ from ..variables.object import UserObjectVariable
 from ..variables.partial import PartialVariable
 from ..variables.weak_reference import WeakReferenceVariable
 from .breaks import NeedsFrame
+from .frame_locals import frame_locals
 
 VT = VariableTracker
 Handler = Callable[[Any, list[VT], dict[str, VT]], VT]
@@ -133,8 +134,17 @@ def _frame_reader(fn: Any, own_arguments: int) -> None:
     def read_frame(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
         if len(args) > own_arguments:
             return BuiltinVariable(fn).call(tx, args, kwargs)
-        kind = NeedsFrame if tx.parent is None else Unsupported
-        raise kind(f"{fn.__name__}() looks at the real frame", remedy="call it outside the compiled function")
+        if fn in (locals, vars, dir) and not kwargs and (tx.parent is not None or tx.options.fullgraph):
+            names = frame_locals(tx)
+            if fn is not dir or names is None:
+                return names or _refuse_frame(tx, fn)
+            return BuiltinVariable(sorted).call(tx, [names], {})
+        return _refuse_frame(tx, fn)
+
+
+def _refuse_frame(tx: Any, fn: Any) -> NoReturn:
+    kind = NeedsFrame if tx.parent is None else Unsupported
+    raise kind(f"{fn.__name__}() looks at the real frame", remedy="call it outside the compiled function")
 
 
 for _reader, _own in ((locals, 0), (vars, 0), (dir, 0), (exec, 1), (breakpoint, 9)):
@@ -217,6 +227,18 @@ def catch_warnings(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     if args or kwargs.keys() - {"record"} or not record.is_constant():
         raise Unsupported("these arguments of warnings.catch_warnings are not traced", remedy="use it outside")
     return CatchWarningsVariable(bool(record.as_constant()))
+
+
+@function(warnings.simplefilter, warnings.filterwarnings, warnings.resetwarnings)
+def set_filter(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """In a block that catches warnings, and ends in the traced code, a filter meets no warning."""
+    known = [value.look_inside(tx) for value in (*args, *kwargs.values())]
+    action = (args or [*kwargs.values()] or [tx.constant("default")])[0].realize(tx)
+    if not tx.trace.catching_warnings or not all(value.is_constant() for value in known):
+        raise Unsupported("setting a filter of warnings is not traced", remedy="set it outside the function")
+    if action.as_constant() not in ("ignore", "always", "default", "module", "once"):
+        raise Unsupported("a filter that makes warnings exceptions is not traced", remedy="set it outside")
+    return tx.constant(None)
 
 
 REFERABLE = ("tensor", "user_object", "module", "function")

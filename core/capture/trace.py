@@ -66,6 +66,7 @@ class Trace:
     forks_over: bool = False  # torch's generator goes back to an earlier state behind the graph, which draws no more
     draws: list[Any] = field(default_factory=list)  # of those: random numbers of Python and NumPy
     generators: list[Any] = field(default_factory=list)  # those of the traced code
+    frame_locals: dict[int, VariableTracker] = field(default_factory=dict)  # what locals() gave, by id of interpreter
     catching_warnings: int = 0  # blocks entered in which warnings are caught
     function_modes: list[VariableTracker] = field(default_factory=list)  # entered by the traced code, the top one last
     functions_off: int = 0  # regions entered in which no class takes torch's functions over

@@ -211,7 +211,7 @@ class VariableTracker:
         if cls.__hash__ is None:
             tx.raise_exception(TypeError, f"unhashable type: '{cls.__name__}'")
         payload = getattr(self, "payload", None)
-        if payload is not None and payload.kind == "constant":
+        if payload is not None:
             if payload.python_type().__hash__ is cls.__hash__ and payload.python_type().__eq__ is cls.__eq__:
                 return payload.hash_key(tx)
         if isinstance(find_special(cls, "__hash__"), types.FunctionType):

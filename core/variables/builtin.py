@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import sys
 import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,9 @@ class BuiltinVariable(VariableTracker):
             return call_pure(tx, fn, args, kwargs)
         if fn is type(None):
             return tx.constant(None)
+        twin = _of_first_copy(fn)
+        if twin is not fn:
+            return tx.call_function(tx.wrap(twin, None, constant=True), args, kwargs)
         raise Unsupported(f"the builtin {self._qualified_name()}() is not traced", remedy="call it outside")
 
     def _operator(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
@@ -134,6 +138,8 @@ class BuiltinVariable(VariableTracker):
             return tx.new_tuple([tx.wrap(base, None, constant=True) for base in getattr(fn, name)])
         if name == "__call__" and fn is not type:  # type's own is that of all classes
             return self
+        if name == "__dict__" and isinstance(fn, type):
+            return tx.wrap(types.MappingProxyType(dict(fn.__dict__)), None, constant=True)
         found = run(tx, getattr, [fn, name])
         if getattr(found, "__self__", None) is fn and not isinstance(fn, type):
             return InheritedMethodVariable(self, name)
@@ -149,6 +155,18 @@ class BuiltinVariable(VariableTracker):
         if isinstance(self.fn, type):
             tx.raise_exception(TypeError, f"cannot set '{name}' attribute of immutable type '{self.name}'")
         tx.raise_exception(AttributeError, f"'{type(self.fn).__name__}' object has no attribute '{name}'")
+
+
+def _of_first_copy(fn: Any) -> Any:
+    """The function as the copy of its module has it that was imported first; each import anew makes another copy."""
+    own = getattr(fn, "__self__", None)
+    if type(fn) is not types.BuiltinFunctionType or type(own) is not types.ModuleType:
+        return fn
+    first = sys.modules.get(own.__name__)
+    origins = [getattr(module.__spec__, "origin", None) for module in (own, first) if module is not None]
+    found = getattr(first, fn.__name__, None)
+    known = own is not first and origins[0] is not None and origins == origins[:1] * 2
+    return found if known and type(found) is type(fn) else fn
 
 
 def _known(tx: Tracer, tracker: VT) -> Any:

@@ -414,7 +414,12 @@ def _hash(tx: Tracer, obj: VT, /) -> VT:
     if isinstance(function, types.FunctionType) and function.__module__ != "enum":
         return checked(tx, "__hash__", cls, obj.call_method(tx, "__hash__", [], {}))
     obj.hash_key(tx)  # TypeError of an unhashable item
-    if obj.kind in ("constant", "tuple") and obj.look_inside(tx).is_constant():
+    payload = getattr(obj, "payload", None)
+    if payload is not None and function is find_special(payload.python_type(), "__hash__"):
+        return _hash(tx, payload)
+    if obj.kind == "user_object" and function is object.__hash__ and obj.source is None:
+        return IdentityVariable(hash, obj)
+    if (obj.kind in ("constant", "tuple") or cls is frozenset) and obj.look_inside(tx).is_constant():
         value = obj.as_constant()
         if _hash_is_fixed(value):
             return fold(tx, hash, [value])
@@ -423,7 +428,7 @@ def _hash(tx: Tracer, obj: VT, /) -> VT:
 
 def _hash_is_fixed(value: Any) -> bool:
     # those by address differ between objects; those of strings only between processes
-    if type(value) is tuple:
+    if type(value) in (tuple, frozenset):
         return all(_hash_is_fixed(item) for item in value)
     plain = (
         type(value) in (int, bool, float, complex, str, bytes) or find_special(type(value), "__hash__") is int.__hash__
@@ -557,6 +562,9 @@ def call_pure(tx: Tracer, function: Any, args: Sequence[VT], kwargs: dict[str, V
         if arg.kind == "tensor":
             arg = arg.call_method(tx, "item", [], {}).realize(tx)
             return known(arg)
+        payload = getattr(arg, "payload", None)
+        if payload is not None and function in COUNTING and issubclass(arg.python_type(), int):
+            return payload.as_constant()  # the C code reads what the object extends
         if arg.kind in ("user_object", "module", "iterator") or not arg.is_constant():
             if arg.kind == "iterator":
                 return [known(item) for item in arg.unpack(tx)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import functools
 import operator
 import types
 from collections.abc import Sequence
@@ -62,7 +63,9 @@ SINGLETONS: dict[type, Any] = {type(value): value for value in (Ellipsis, NotImp
 
 
 def _is_partial(cls: type) -> bool:
-    """True for a class that a fresh copy of the module of functools.partial brought."""
+    """Whether a class is functools.partial, that of another copy of its module, or adds nothing to such a one."""
+    if cls.__base__ is not object and not cls.__dict__.keys() - {"__module__", "__doc__", "__dict__", "__weakref__"}:
+        return cls.__base__ is functools.partial or cls.__base__ is not None and _is_partial(cls.__base__)
     return cls.__name__ == "partial" and cls.__module__ == "functools" and isinstance(cls.__dict__.get("func"), FIELD)
 
 
@@ -266,6 +269,16 @@ class ClassVariable(VariableTracker):
         return tx.truth(own.call(tx, [item], {})) if own is not None else self._members(tx).contains(tx, item)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        setter, _ = find_on_type(type(self.cls), "__setattr__")
+        if isinstance(setter, types.FunctionType):
+            tx.call_function(tx.wrap(setter, None, constant=True), [self, tx.constant(name), value])
+            return
+        self.plain_set_attr(tx, name, value)
+
+    def plain_set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        """type.__setattr__."""
+        if self.cls.__flags__ & IMMUTABLE_TYPE:
+            tx.raise_exception(TypeError, f"cannot set {name!r} attribute of immutable type {self.cls.__name__!r}")
         if type(self.cls).__setattr__ is not type.__setattr__:
             raise self.refuse(f"setting attribute {name!r}")
         tx.side_effects.mutated(self)

@@ -168,6 +168,8 @@ class ConstantVariable(VariableTracker):
         method = run(tx, getattr, [value, name])
         take = _shown if name in ("format", "format_map") else _argument
         real = [take(tx, arg) for arg in args]
+        if name == "format" and isinstance(value, str):  # what the text does not name is not looked at
+            kwargs = {key: arg for key, arg in kwargs.items() if key in value}
         keywords = {key: take(tx, arg) for key, arg in kwargs.items()}
         return fold(tx, method, real, keywords)
 

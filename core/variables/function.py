@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
 
 VT = VariableTracker
-PARTS = frozenset(("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__", "__dict__", "__class__"))
+PARTS = frozenset(("__code__", "__globals__", "__closure__", "__dict__", "__class__"))
+DEFAULTS = {"__defaults__": tuple, "__kwdefaults__": dict}
 PLACES = frozenset(types.FunctionType.__dict__)  # attributes that don't go into a function's __dict__
 
 
@@ -51,6 +52,16 @@ class CodeVariable(VariableTracker):
         if not hasattr(self.value, name):
             tx.raise_exception(AttributeError, f"'code' object has no attribute '{name}'")
         return tx.constant(getattr(self.value, name))
+
+
+def _defaults(tx: Tracer, name: str, value: VT) -> VT | None:
+    """What an assignment to __defaults__ or __kwdefaults__ leaves there."""
+    value = value.realize(tx)
+    if value.kind == "constant" and value.as_constant() is None:
+        return None
+    if not issubclass(value.python_type(), DEFAULTS[name]):
+        tx.raise_exception(TypeError, f"{name} must be set to a {DEFAULTS[name].__name__} object")
+    return value
 
 
 class FunctionVariable(VariableTracker):
@@ -180,10 +191,17 @@ class UserFunctionVariable(FunctionVariable):
         return self.fn.__globals__
 
     def positional_defaults(self, tx: Tracer) -> list[VT]:
+        if "__defaults__" in self.written:
+            given = _defaults(tx, "__defaults__", self.written["__defaults__"])
+            return given.unpack(tx) if given is not None else []
         source = FunctionPartSource(self._origin(), "defaults")
         return [tx.lazy(value, TupleItemSource(source, i)) for i, value in enumerate(self.fn.__defaults__ or ())]
 
     def keyword_default(self, tx: Tracer, name: str) -> VT | None:
+        if "__kwdefaults__" in self.written:
+            given = _defaults(tx, "__kwdefaults__", self.written["__kwdefaults__"])
+            key = tx.constant(name)
+            return given.get_item(tx, key) if given is not None and given.contains(tx, key) else None
         defaults = self.fn.__kwdefaults__ or {}
         if name not in defaults:
             return None
@@ -221,8 +239,20 @@ class UserFunctionVariable(FunctionVariable):
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         if name in PARTS:
             raise self.refuse(f"setting attribute {name!r}")
+        if name in DEFAULTS:
+            _defaults(tx, name, value)
         tx.side_effects.mutated(self)
         self.written[name] = value
+
+    def del_attr(self, tx: Tracer, name: str) -> None:
+        if name in DEFAULTS:
+            return self.set_attr(tx, name, tx.constant(None))
+        if name in self.written or name in self.fn.__dict__:
+            raise self.refuse(f"deleting attribute {name!r}")
+        if self.source is not None:
+            tx.guard(self.source, MissingInstanceAttr(name))
+        run(tx, delattr, [lambda: None, name])  # raises what this version of Python raises
+        raise self.refuse(f"deleting attribute {name!r}")
 
     def write_back(self, emit: Emitter) -> None:
         for name, value in self.written.items():
@@ -327,8 +357,21 @@ class NestedFunctionVariable(FunctionVariable):
             raise self.refuse(f"setting attribute {name!r}")
         if name == "__annotations__":
             self.annotations = value.realize(tx)
+        elif name == "__defaults__":
+            self.defaults = _defaults(tx, name, value)
+        elif name == "__kwdefaults__":
+            self.kwdefaults = _defaults(tx, name, value)
         else:
             self.attributes[name] = value
+
+    def del_attr(self, tx: Tracer, name: str) -> None:
+        if name in DEFAULTS:
+            self.set_attr(tx, name, tx.constant(None))
+        elif name in self.attributes and name not in PLACES:
+            del self.attributes[name]
+        else:
+            run(tx, delattr, [lambda: None, name])  # raises what this version of Python raises
+            raise self.refuse(f"deleting attribute {name!r}")
 
     def reconstruct(self, emit: Emitter) -> None:
         emit.make_function(self)

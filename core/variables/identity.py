@@ -1,4 +1,4 @@
-"""IdentityVariable: id(object) of an object that the traced code made, and the number of the thread."""
+"""IdentityVariable: id(object) or hash(object) of what the traced code made, and the number of the thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class IdentityVariable(VariableTracker):
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:
         if isinstance(other, IdentityVariable) and other.function is self.function:
-            return tx.constant(other is self)
+            same = len(self.args) == len(other.args) and all(a is b for a, b in zip(self.args, other.args))
+            return tx.constant(other is self or bool(self.args) and same)
         if issubclass(other.python_type(), (int, float)):
             raise self.refuse("comparing an address with a number", "compare with `is`")
         return None

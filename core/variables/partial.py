@@ -30,6 +30,7 @@ class PartialVariable(OwnAttributes, VariableTracker):
         self.args = args
         self.kwargs = kwargs
         self.value = value
+        self.keywords: VT | None = None
         self.written: dict[str, VT] = {}
 
     @classmethod
@@ -56,7 +57,7 @@ class PartialVariable(OwnAttributes, VariableTracker):
     def make(cls, tx: Tracer, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> PartialVariable:
         """functools.partial(fn, *args, **kwargs); a partial without attributes of its own is taken apart."""
         if isinstance(fn, PartialVariable) and not fn.has_attributes():
-            return cls(fn.function, [*fn.args, *args], {**fn.kwargs, **kwargs})
+            return cls(fn.function, [*fn.args, *args], {**fn.given(tx), **kwargs})
         return cls(fn, args, kwargs)
 
     def python_type(self) -> type:
@@ -66,7 +67,7 @@ class PartialVariable(OwnAttributes, VariableTracker):
         return True
 
     def call(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return tx.call_function(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+        return tx.call_function(self.function, [*self.args, *args], {**self.given(tx), **kwargs})
 
     # -- attributes ------------------------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ class PartialVariable(OwnAttributes, VariableTracker):
         if name == "args":
             return tx.new_tuple(self.args)
         if name == "keywords":
-            return tx.new_dict([(tx.constant(key), value) for key, value in self.kwargs.items()])
+            return self._keywords(tx)
         if name == "__call__":
             return self
         found = self.own_attribute(tx, name)
@@ -88,6 +89,22 @@ class PartialVariable(OwnAttributes, VariableTracker):
         if inherited is not None:
             return inherited
         tx.raise_exception(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+
+    def _keywords(self, tx: Tracer) -> VT:
+        """The dict, of which there is one; what is done to it shows in calls."""
+        if self.keywords is None and self.value is not None:
+            source = self.source and AttrSource(self.source, "keywords")
+            self.keywords = tx.wrap(self.value.keywords, source).realize(tx)
+        elif self.keywords is None:
+            self.keywords = tx.new_dict([(tx.constant(key), value) for key, value in self.kwargs.items()])
+        return self.keywords
+
+    def given(self, tx: Tracer) -> dict[str, VT]:
+        """The keywords as they are now."""
+        if self.keywords is not None:
+            pairs = self.keywords.pairs(tx)  # type: ignore[attr-defined]
+            self.kwargs = {key.realize(tx).as_constant(): value for key, value in pairs}
+        return self.kwargs
 
     def _attributes(self, tx: Tracer) -> VT:
         if self.value is not None:
@@ -108,8 +125,32 @@ class PartialVariable(OwnAttributes, VariableTracker):
         emit.push_null()
         emit.load_global_object(self.cls)
         emit.load(self.function)
-        for value in (*self.args, *self.kwargs.values()):
+        keywords = self.kwargs if self.keywords is None else {}
+        for value in (*self.args, *keywords.values()):
             emit.load(value)
-        emit.call_keywords(tuple(self.kwargs), 1 + len(self.args) + len(self.kwargs))
+        if keywords:
+            emit.call_keywords(tuple(keywords), 1 + len(self.args) + len(keywords))
+        else:
+            emit.call(1 + len(self.args))
         emit.remember(self)
+        if self.keywords is not None:
+            self._emit_keywords(emit)
         self.emit_written(emit)
+
+    def _emit_keywords(self, emit: Emitter) -> None:
+        # stack: partial -> partial; it takes the dict itself, which others may hold as well
+        emit.copy_top()
+        emit.push_null_under(1)
+        emit.load_global_object(functools.partial)
+        emit.load_attr("__setstate__")
+        emit.swap(2)
+        emit.load(self.function)
+        for value in self.args:
+            emit.load(value)
+        emit.build_tuple(len(self.args))
+        assert self.keywords is not None
+        emit.load(self.keywords)
+        emit.load_const(None)
+        emit.build_tuple(4)
+        emit.call(2)
+        emit.pop_top()

@@ -132,6 +132,19 @@ def objects_that_pass_for_others():
     return isinstance(proxy, Plain), isinstance(proxy, Proxy), isinstance(proxy, int), Plain().__weakref__
 
 
+def flags_by_number():
+    class Kept(enum.Flag, boundary=enum.CONFORM):
+        one = 1
+        two = 2
+        eight = 8
+
+    class Number(enum.IntFlag):
+        one = 1
+        two = 2
+
+    return Kept(7) is Kept.one | Kept.two, Kept(~9) is Kept.two, Number(3) is Number.one | Number.two, str(Number(3))
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -139,6 +152,7 @@ def objects_that_pass_for_others():
         typing_forms_in_isinstance,
         pairs_of_an_iterator_that_asks_for_pairs,
         members_of_lists,
+        flags_by_number,
         texts_with_addresses,
         objects_that_pass_for_others,
         lambda: list(Keeping.fromkeys("ab", value=0).items()),

@@ -24,6 +24,9 @@ def both(x):
     return torch.cat([x, -x])
 
 
+QUARTERS = (torch.arange(40_000, dtype=torch.float64) * (math.pi / 2)).float()
+"""The numbers next to multiples of pi/2, where most digits cancel."""
+
 CASES = {
     "exp": (torch.exp, torch.cat([sweep(-110, 95), both(powers(-30, 6))]), 1.0),
     "exp2": (torch.exp2, torch.cat([sweep(-155, 130), both(powers(-30, 6))]), 1.0),
@@ -35,6 +38,8 @@ CASES = {
     "tanh": (torch.tanh, both(torch.cat([powers(-100, 5), sweep(0, 10)])), 1.2),
     "erf": (torch.erf, both(torch.cat([powers(-100, 3), sweep(0, 5)])), 1.3),
     "sigmoid": (torch.sigmoid, torch.cat([sweep(-85, 90), both(powers(-30, 6))]), 2.5),
+    "sin": (torch.sin, both(torch.cat([powers(-140, 16), sweep(0, 10), QUARTERS, powers(16, 127)[:3000]])), 1.5),
+    "cos": (torch.cos, both(torch.cat([powers(-140, 16), sweep(0, 10), QUARTERS, powers(16, 127)[:3000]])), 1.5),
 }
 
 
@@ -140,3 +145,18 @@ def test_silu_of_numbers_of_any_size_is_as_near_as_eagers():
     assert "exp_and_one_f(" in program.program.cpp_source
     exact = F.silu(x.double()).float()
     assert torch.allclose(got, exact, rtol=4e-7, atol=1e-36, equal_nan=True)
+
+
+def test_sine_and_cosine_are_loops_over_vectors_that_hand_far_numbers_to_libm():
+    x = torch.randn(2053) * 10
+    x[7:16] = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 1e-42, -1e-42, 65537.0, 3e38])
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        given = x.to(dtype)
+        program = compiled(lambda x: (torch.sin(x) + 1, torch.cos(x), torch.sin(x)), given)
+        assert program.counts == (1, 0)
+        assert "_any(" in program.program.cpp_source
+        step = torch.finfo(dtype).eps
+        for got, expected in zip(program.call(given), (torch.sin(given) + 1, torch.cos(given), torch.sin(given))):
+            torch.testing.assert_close(got, expected, rtol=2 * step, atol=step, equal_nan=True)
+        zeros = given == 0
+        assert torch.equal(torch.signbit(program.call(given)[2][zeros]), torch.signbit(given[zeros]))

@@ -13,7 +13,7 @@ from ..ir.dtypes import FLOATING
 from ..ir.expr import Indirect
 from ..ir.nodes import Node
 from ..sched.kernel import Kernel, Value
-from .ops import C_TYPES, SERIAL, Expressions, literal
+from .ops import C_TYPES, CALLED_WITH_VECTORS, SERIAL, Expressions, literal
 from .text import Source
 
 
@@ -101,6 +101,8 @@ def vectorisable(kernel: Kernel, order: Iterable[int]) -> bool:
     """True when no operation among `order` calls a function that works one element at a time."""
     for k in order:
         value = kernel.values[k]
-        if value.name in SERIAL and (value.name == "check_index" or value.dtype in ("float32", "float64")):
+        if value.name not in SERIAL or value.dtype == "float32" and value.name in CALLED_WITH_VECTORS:
+            continue
+        if value.name == "check_index" or value.dtype in ("float32", "float64"):
             return False
     return True

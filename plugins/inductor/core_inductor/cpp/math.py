@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from . import math_double
 from .halves import HALF_ROWS
+from .vector_calls import SHORT_FORMS, VECTOR_CALLS
 
 LIBM = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
@@ -396,6 +397,7 @@ FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
 
 FUNCTIONS.update(math_double.FUNCTIONS)
 FUNCTIONS.update(HALF_ROWS)
+FUNCTIONS.update(SHORT_FORMS)
 
 for _suffix, _type, _fmod in (("f", "float", "fmodf"), ("d", "double", "fmod")):
     _copysign = "__builtin_copysignf" if _suffix == "f" else "__builtin_copysign"
@@ -438,11 +440,11 @@ def header(used: Iterable[str]) -> str:
     def visit(name: str) -> None:
         if name in done:
             return
-        if name in FUNCTIONS:
-            calls, body = FUNCTIONS[name]
+        if name in FUNCTIONS or name in VECTOR_CALLS:
+            calls, body = FUNCTIONS.get(name) or VECTOR_CALLS[name]
             for callee in calls:
                 visit(callee)
-            done[name] = f"{INLINE} {body}"
+            done[name] = f"{INLINE} {body}" if name in FUNCTIONS else body
         else:
             done[name] = declaration(name)
 

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ..ir.dtypes import FLOATING
-from . import math_double
+from . import math_double, vector_calls
 
 C_TYPES = {
     "bool": "bool",
@@ -46,6 +46,9 @@ SCALAR_FUNCTIONS = frozenset(
     "sin cos tan asin acos atan sinh cosh asinh acosh atanh erfc lgamma pow atan2 hypot nextafter fmod".split()
 )
 """Functions that libm computes one element at a time in either type."""
+
+CALLED_WITH_VECTORS = frozenset(vector_calls.NAMES)
+"""Those of them that a vectorised loop of float32 calls all the same."""
 
 SERIAL = SCALAR_FUNCTIONS | {"floordiv", "remainder", "check_index"}
 """Operations that keep a loop from being vectorised (on floats)."""
@@ -184,6 +187,8 @@ class Expressions:
             return self.call(f"{name}_{'f' if single else 'd'}", a, b)
         if name in VECTOR_FUNCTIONS:
             return self.call(f"{name}_f" if single else DOUBLE_FORMS.get(name, name), a)
+        if single and name in CALLED_WITH_VECTORS:
+            return self.call(f"{name}_any", a)
         if name in SCALAR_FUNCTIONS:
             return self.call(f"{name}{suffix}", *args)
         raise NotImplementedError(f"{name} on {dtype}")

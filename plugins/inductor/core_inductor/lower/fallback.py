@@ -152,4 +152,8 @@ def _result(lowering: GraphLowering, call: Extern, fake: torch.Tensor, position:
         if symbol is not None and symbol.name not in lowering.graph.bindings:  # a size that depends on the data
             call.size_binds.append((symbol.name, made, dim))
             lowering.graph.bindings[symbol.name] = ("", "")
-    return whole(made)
+    view = whole(made)
+    view.fresh = not call.fresh and any(
+        isinstance(operand, View) and operand.fresh for operand in leaves((call.args, call.kwargs))
+    )  # it may be a view of a copy that is left out
+    return view

@@ -6,9 +6,11 @@ recorded one, to which each operation rounds: what a formula does in between sta
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from ..ir import expr
@@ -103,12 +105,23 @@ ONE_BY_ONE = frozenset(
 )
 """Functions of floats that generated code calls for one element after the other, where eager has vectors."""
 
+WITH_VECTORS = frozenset({"sin", "cos"})
+"""Those that a loop over values computed in float32 calls with whole vectors, on processors with AVX2."""
+
+
+@functools.cache
+def _has_vectors() -> bool:
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX")
+
+
 FEW = 1024
 """Elements up to which one by one takes no longer than another call: some 5 us."""
 
 
 def _in_vectors(lowering: Any, node: fx.Node, name: str) -> bool:
     """Whether eager's kernel computes the function of this many elements faster than a fused loop."""
+    if name in WITH_VECTORS and dtype_name(node.meta["val"].dtype) != "float64" and _has_vectors():
+        return False
     sizes = lowering.sizes(node.meta["val"])
     return name in ONE_BY_ONE and lowering.device == "cpu" and expr.hint(expr.product(sizes)) > FEW
 

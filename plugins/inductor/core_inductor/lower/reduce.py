@@ -78,7 +78,10 @@ def _unfolded(
         value = body.load_view(x, index)
         if prepare is not None:
             value = prepare(body, value, index)
-        return body.widen(value, compute) if compute else value
+        value = body.widen(value, compute) if compute else value
+        if kind == "sum" and compute in FLOATING:  # sums begin with 0, and 0 + -0.0 is 0
+            value = body.op("add", body.const(0.0, compute), value)
+        return value
 
     return lowering.pointwise_of(sizes, dtype, build, origin=node)
 

@@ -8,12 +8,14 @@ Rules beyond the price, each of which is about results, not speed:
 - a random or otherwise impure operator is never run twice, and stays on the side it was recorded on;
 - views are never saved, their base is: a saved view of an output would not notice that the user writes to that output;
 - an input or output is saved only if the recorded backward uses that very tensor (or a view of it), since the user may
-  write to it after the forward where eager didn't keep it. Parameters are exempt: they are written between steps;
+  write to it after the forward where eager didn't keep it; nor is another value computed again from it for a gradient
+  that eager doesn't keep it for. Parameters are exempt: they are written between steps;
 - an input that the forward itself mutates is saved as a clone.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -86,7 +88,7 @@ class JointNodes:
 
     recorded_backward: nodes that the record made while the backward ran; parameters: primals that are parameters
     (buffers are not among them: programs write to those between forward and backward);
-    mutated: primals that the epilogue writes to.
+    mutated: primals that the epilogue writes to; keeps: by tangent, the primals and results that eager keeps for it.
     """
 
     graph: fx.Graph
@@ -97,6 +99,7 @@ class JointNodes:
     recorded_backward: frozenset[fx.Node] = frozenset()
     parameters: frozenset[fx.Node] = frozenset()
     mutated: frozenset[fx.Node] = frozenset()
+    keeps: tuple[frozenset[fx.Node], ...] = ()
 
     @staticmethod
     def of(joint: JointGraph) -> JointNodes:
@@ -115,6 +118,10 @@ class JointNodes:
             recorded_backward=frozenset(node for node in graph.nodes if node.meta.get("backward")),
             parameters=frozenset(n for n, i in zip(primals, joint.inputs) if i.is_parameter),
             mutated=frozenset(primals[write.input] for write in joint.epilogue.write_backs),
+            keeps=tuple(
+                frozenset(primals[at] if kind == "input" else outputs[at] for kind, at in places)
+                for places in joint.reach.keeps
+            ),
         )
 
 
@@ -323,7 +330,7 @@ def _cut(joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[fx.
     boundary = {operand for node in targets for operand in node.all_input_nodes if operand not in backward}
     boundary.update(node for node in _as_nodes(joint.backward_outputs) if node not in backward)
     candidates = _needed(boundary, backward)
-    fixed = _fixed_points(joint, forward, candidates)
+    fixed = _fixed_points(joint, backward, forward, candidates)
     network = Network()
     source, sink = network.vertex(), network.vertex()
     ends = {node: (network.vertex(), network.vertex()) for node in joint.graph.nodes if node in candidates}
@@ -342,13 +349,15 @@ def _cut(joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[fx.
     return {node for node, (entry, exit_) in ends.items() if not behind[entry] and behind[exit_]}
 
 
-def _fixed_points(joint: JointNodes, forward: frozenset[fx.Node], candidates: frozenset[fx.Node]) -> frozenset[fx.Node]:
+def _fixed_points(
+    joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[fx.Node], candidates: frozenset[fx.Node]
+) -> frozenset[fx.Node]:
     """Nodes that the backward can't compute: inputs, and what the forward computes at a cost (or after a long chain).
 
     A value that only the backward needs is computed there once, whatever it costs. `must_recompute` in a node's meta (a
     checkpointed region) makes it cheap by decree.
     """
-    fixed: set[fx.Node] = set()
+    fixed = _not_kept_by_eager(joint, backward, candidates)
     length: dict[fx.Node, int] = {}
     for node in joint.graph.nodes:
         if node not in candidates:
@@ -361,6 +370,46 @@ def _fixed_points(joint: JointNodes, forward: frozenset[fx.Node], candidates: fr
             fixed.add(node)
         length[node] = 0 if node in fixed else chain + (0 if is_view(node) or is_number(node) else 1)
     return frozenset(fixed)
+
+
+def _not_kept_by_eager(joint: JointNodes, backward: frozenset[fx.Node], candidates: frozenset[fx.Node]) -> set[fx.Node]:
+    """Values that the backward may not compute of an input or a result, because eager does not keep that for each
+    gradient that they are needed for: a program may write to it before that backward."""
+    if len(joint.keeps) < 2 or not any(joint.keeps):  # of a single gradient the prices tell
+        return set()
+    every = (1 << len(joint.keeps)) - 1
+    cheap = _seen_by_eager(joint, backward) - joint.parameters - joint.mutated
+    keepers = {node: 0 for node in (*joint.primals, *_as_nodes(joint.forward_outputs)) if node in cheap}
+    for tangent, kept in enumerate(joint.keeps):
+        for node in kept & keepers.keys():
+            keepers[node] |= 1 << tangent
+    needed = _needed_for(joint, candidates)
+    found: set[fx.Node] = set()
+    for node in joint.graph.nodes:
+        if node not in candidates or node in joint.recorded_backward or node.op == "placeholder":
+            continue
+        known = [keepers[operand] for operand in node.all_input_nodes if operand in keepers and not is_number(operand)]
+        if is_view(node):
+            keepers.setdefault(node, functools.reduce(operator.and_, known, every))
+        elif not is_number(node) and any(needed[node] & ~kept for kept in known):
+            found.add(node)
+    return found
+
+
+def _needed_for(joint: JointNodes, candidates: frozenset[fx.Node]) -> dict[fx.Node, int]:
+    """The tangents for whose gradients each value is needed, as bits."""
+    found = {node: 1 << at for at, node in enumerate(joint.tangents)}
+    for node in joint.graph.nodes:
+        if node not in candidates and node.op != "output":
+            found[node] = functools.reduce(
+                operator.or_, (found.get(o, 0) for o in node.all_input_nodes), found.get(node, 0)
+            )
+    for node in reversed(joint.graph.nodes):
+        if node.op != "output":
+            for operand in node.all_input_nodes:
+                if operand in candidates:
+                    found[operand] = found.get(operand, 0) | found.get(node, 0)
+    return dict.fromkeys(candidates, 0) | found
 
 
 def _prices(joint: JointNodes, backward: frozenset[fx.Node]) -> Any:

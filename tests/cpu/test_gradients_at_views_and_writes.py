@@ -206,3 +206,27 @@ def test_a_written_input_whose_sizes_are_symbols():
             notes.append([torch.autograd.grad(loss(results), [*results, leaf])])
         same(*notes)
     assert core.stats()["breaks"] == 0
+
+
+def kept_for_the_other_result(y, q, z):
+    return (y * 2).sin() * q, y.sin()
+
+
+def view_kept_for_the_other_result(y, q, z):
+    return y.view(-1)[2:5].exp() * q[0, :3], y.t() @ q
+
+
+def result_kept_for_the_other_result(y, q, z):
+    made = y + 1
+    return made, (made * 2).tanh() * q, made.cos()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_to_what_eager_keeps_for_another_result_is_no_error(backend):
+    def caller(results, leaves, arguments):
+        with torch.no_grad():
+            results[0].mul_(0.5) if len(results) == 3 else arguments[0].mul_(0.5)
+        return one_after_the_other(results[-2:], leaves, arguments)
+
+    for program in (kept_for_the_other_result, view_kept_for_the_other_result, result_kept_for_the_other_result):
+        agree(program, backend, caller)

@@ -17,6 +17,7 @@ import torch.fx as fx
 from .. import torch_compat
 from .finish import close_graph
 from .functionalize import SYMBOLIC, Functionalizer
+from .geometry import hint, is_dense, same_geometry
 from .node_memory import owns_memory
 from .recorder import AtenRecord, new_recorder
 from .subgraph_call import subgraph_call
@@ -85,6 +86,8 @@ def _run(module: fx.GraphModule, nodes: list[fx.Node], record: AtenRecord) -> tu
                 continue
             mark = len(record.calls)
             env[node] = _value(module, node, env)
+            if node.target in record.decompositions:
+                env[node] = _as_recorded(env[node], node.meta.get("val"))
             for call in record.calls[mark:]:
                 call.node, call.line = node.meta.get("torch_node"), node.meta.get("user_line")
                 call.backward = bool(node.meta.get("backward"))
@@ -98,6 +101,21 @@ def _value(module: fx.GraphModule, node: fx.Node, env: dict[fx.Node, Any]) -> An
         return torch.ops.aten.lift_fresh.default(held) if isinstance(held, torch.Tensor) else held
     args, kwargs = map_tree(lambda leaf: env[leaf] if isinstance(leaf, fx.Node) else leaf, (node.args, node.kwargs))
     return target(*args, **kwargs)
+
+
+def _as_recorded(value: Any, val: Any) -> Any:
+    """What a decomposition gave, in the dtype and the order in memory of the operator's own result `val`."""
+    if isinstance(value, (tuple, list)) and isinstance(val, (tuple, list)):
+        return tuple(map(_as_recorded, value, val)) if len(value) == len(val) else value
+    if not isinstance(value, torch.Tensor) or not isinstance(val, torch.Tensor) or value.ndim != val.ndim:
+        return value
+    if value.dtype is not val.dtype:
+        value = torch.ops.aten._to_copy.default(value, dtype=val.dtype)
+    if value.layout is not torch.strided or same_geometry(value, val) or not is_dense(val):
+        return value
+    order = sorted(range(val.ndim), key=lambda dim: (-hint(val.stride(dim)), dim))
+    packed = torch.ops.aten.clone.default(value.permute(order), memory_format=torch.contiguous_format)
+    return packed.permute([order.index(dim) for dim in range(val.ndim)])
 
 
 def _fresh(val: Any) -> Any:

@@ -46,3 +46,15 @@ def test_steps_between_integers_are_rounded_as_the_operator_rounds_them():
 
     run = core.compile(steps, backend="aot_eager_decomp_partition", fullgraph=True)
     assert torch.equal(run(torch.tensor(1)), steps(torch.tensor(1)))
+
+
+def test_what_is_taken_apart_keeps_the_operators_dtype_and_strides():
+    def program(x, image):
+        moved = image.roll(1, 1)
+        pieces = moved.unfold(1, 2, 2), moved.as_strided((2, 3), (5, 7)), moved.permute(0, 2, 3, 1).view(-1)
+        return torch.nn.functional.huber_loss(x.half(), x), moved, *pieces
+
+    arguments = torch.randn(3), torch.randn(2, 4, 4, 4).contiguous(memory_format=torch.channels_last)
+    run = core.compile(program, backend="aot_eager_decomp_partition", fullgraph=True)
+    for found, expected in zip(run(*arguments), program(*arguments), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, check_stride=True)

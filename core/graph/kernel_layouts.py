@@ -383,7 +383,7 @@ _RULES: dict[str, Layout] = {
     "native_group_norm_backward": _of(1),
     **dict.fromkeys(("log_sigmoid_forward", "masked_fill", "linalg_vector_norm", "tril", "triu", "isin"), _ordered),
     **dict.fromkeys(("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward"), _ordered),
-    **dict.fromkeys(("_softmax", "_log_softmax", "rrelu_with_noise"), _ordered),
+    **dict.fromkeys(("_softmax", "_log_softmax", "rrelu_with_noise", "native_layer_norm"), _ordered),
     **dict.fromkeys(
         ("sort", "flip", "nan_to_num", "clone", "zeros_like", "ones_like", "empty_like", "full_like"), _kept
     ),

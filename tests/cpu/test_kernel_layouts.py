@@ -266,6 +266,19 @@ def test_strides_of_a_view_with_another_dtype_are_its_own(monkeypatch):
     assert torch.equal(core.compile(fn, backend="aot_eager")(x), fn(x))
 
 
+def test_rows_that_are_normalized_lie_in_order_beside_dimensions_of_size_one_too():
+    def fn(x):
+        y = torch.nn.functional.layer_norm(x, x.shape[-1:])
+        return y, y.stride()
+
+    core.reset()
+    fast = core.compile(fn, backend="inductor", dynamic=False)
+    for shape, strides in (((1, 2), (1, 1)), ((2, 1, 2), (2, 9, 1))):
+        x = torch.randn(20).as_strided(shape, strides)
+        (got, seen), (_, want) = fast(x), fn(x)
+        assert got.stride() == seen == want
+
+
 OF_NOTHING = {
     "like": torch.zeros_like,
     "drawn": torch.randn_like,

@@ -6,12 +6,24 @@ probe that holds the interpreter's lock for good stops the process all the same.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
 from ..plugin import Probe
 
 PROBE_SECONDS = 5.0
+
+MOST_PATIENCE = 10.0
+
+
+def patience(seconds: float) -> float:
+    """A limit of time as it stands here now: longer by as much as more wants to run than there are processors."""
+    try:
+        wanted = os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:  # a system that does not say
+        wanted = 1.0
+    return seconds * min(max(wanted, 1.0), MOST_PATIENCE)
 
 
 def ask(probe: Callable[[str], Probe], device: str, issues: str = "") -> Probe:
@@ -27,7 +39,7 @@ def ask(probe: Callable[[str], Probe], device: str, issues: str = "") -> Probe:
 
     thread = threading.Thread(target=run, name=f"core probe of {device}", daemon=True)
     thread.start()
-    thread.join(PROBE_SECONDS)
+    thread.join(patience(PROBE_SECONDS))
     if answers:
         return answers[0]
     if thread.is_alive():

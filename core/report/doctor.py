@@ -21,13 +21,14 @@ from ..backends.discovery import InstalledBackend
 from ..backends.foreign import ForeignBackend
 from ..backends.lock import LockError, read_lock
 from ..backends.manifest import running_versions
+from ..backends.probing import patience
 from ..backends.registry import Registry
 from ..backends.versions import in_range
 from ..plugin import Finding
 from ..settings import unknown_keys
 
 PROBE_SECONDS = 60.0
-"""For the whole subprocess: a vendor's module alone was measured to take 10 s to import."""
+"""For the whole subprocess, on a machine that does nothing else: a vendor's module was measured to take 10 s to import."""
 
 PROBES_AT_ONCE = 2
 
@@ -170,10 +171,11 @@ def _remedy(registry: Registry, backend: InstalledBackend, state: str) -> str:
 def _probed(label: str, qualified: str, verify: bool) -> list[Finding]:
     root = str(Path(__file__).resolve().parent.parent.parent)
     environ = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", "")))))
-    command = [sys.executable, "-P", "-m", "core.report.doctor_probe", qualified, str(PROBE_SECONDS)]
+    seconds = patience(PROBE_SECONDS)
+    command = [sys.executable, "-P", "-m", "core.report.doctor_probe", qualified, str(seconds)]
     command += ["--verify"] if verify else []
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS + 10, env=environ)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 10, env=environ)
     except subprocess.TimeoutExpired:
         return [_too_slow(label, "")]
     answer = _answer(done.stdout)

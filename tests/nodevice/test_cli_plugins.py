@@ -240,6 +240,7 @@ def test_doctor_shows_what_failed_in_the_process_that_calls_it(site, monkeypatch
 @pytest.mark.slow
 def test_doctor_says_where_an_import_hangs(site, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(doctor, "patience", float)
     add(site, "core-alpha", "alpha", source="import threading\ndef forever():\n    threading.Event().wait()\nforever()")
     code, (finding,) = findings(capsys, "alpha")
     assert code == 1

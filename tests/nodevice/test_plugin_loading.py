@@ -180,6 +180,8 @@ PROBES = {
     "answers something else": ("return True", "its probe returned bool, not a core.plugin.Probe"),
 }
 
+SLOW = "import time\n    from core.plugin import Probe\n    time.sleep(0.2)\n    return Probe(True)"
+
 
 @pytest.mark.parametrize("what", PROBES)
 def test_a_probe_that_misbehaves_makes_its_backend_unusable_and_no_other(site, monkeypatch, what):
@@ -193,6 +195,19 @@ def test_a_probe_that_misbehaves_makes_its_backend_unusable_and_no_other(site, m
     assert caught.value.what == f"backend alpha (core-alpha 1.0) can't work on cpu: {words}"
     assert caught.value.remedy == "report it at https://example.org/alpha/issues"
     found.resolve("beta").require_device("cpu")
+
+
+def test_a_busy_machine_gives_a_probe_more_time(site, monkeypatch):
+    add(site, "core-alpha", "alpha", source=f"{PLUGIN}\n@hookimpl\ndef backend_probe(device):\n    {SLOW}\n")
+    monkeypatch.setattr(probing, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(probing.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(probing.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    with pytest.raises(BackendUnavailable):
+        registry(site).resolve("alpha").require_device("cpu")
+    monkeypatch.setattr(probing.os, "getloadavg", lambda: (20.0, 0.0, 0.0))
+    registry(site).resolve("alpha").require_device("cpu")
+    monkeypatch.setattr(probing.os, "getloadavg", lambda: (900.0, 0.0, 0.0))
+    assert probing.patience(5) == 5 * probing.MOST_PATIENCE
 
 
 def test_a_probe_is_asked_once_for_each_device(site):

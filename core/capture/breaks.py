@@ -25,6 +25,7 @@ from ..guards.source import LocalSource
 from ..variables.base import LazyVariable
 from ..variables.cell import CellVariable
 from .opcodes.host import NULL
+from .policy import Verdict, disabled_reason, function_verdict
 from .reconstruct import CodeEmitter
 from .replacement import Ending
 
@@ -91,6 +92,7 @@ class ResumeFunctions:
         self._callback = callback
         self._made: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self._originals: dict[int, tuple[types.CodeType, ResumeCode]] = {}  # by id of a resume code
+        self._stepped: dict[int, str] = {}
 
     def original(self, code: types.CodeType, instruction: Instruction) -> tuple[types.CodeType, Instruction]:
         """The code that a resume function was cut from, and the instruction there; another code is its own original."""
@@ -99,6 +101,10 @@ class ResumeFunctions:
             return code, instruction
         origin = known[1].origins.get(instruction.offset)
         return (known[0], origin) if origin is not None else (code, instruction)
+
+    def stepped(self, code: types.CodeType) -> str | None:
+        """The argument of a resume function that a loop's head has given it; None where it does not begin a turn."""
+        return self._stepped.get(id(code))
 
     def get(
         self, code: types.CodeType, point: ResumePoint, arguments: tuple[str, ...], globals_dict: dict[str, Any]
@@ -109,6 +115,9 @@ class ResumeFunctions:
             nulls = [place for place, filled in enumerate(point.stack) if not filled]
             resume = build_resume(code, point.target, depth=len(point.stack), nulls=nulls, arguments=arguments)
             self._originals[id(resume.code)] = (code, resume)
+            decoded = decode(code)
+            if decoded.instructions[decoded.index_of(point.target) - 1].opname == "FOR_ITER":
+                self._stepped[id(resume.code)] = resume.code.co_varnames[len(resume.stack) - 1]
             self._made[key] = (_C.CompiledCode(resume.code, globals_dict, self._callback), resume)
         return self._made[key]
 
@@ -190,6 +199,11 @@ class BreakWriter:
         elif name == "GET_ITER" and self._begins_loop():
             protected = self._run_instruction(emitter)  # what Python had to begin, Python takes the first step of
             protected += self._loop(emitter, cells, self._next())
+        elif name in ("CALL", "PRECALL") and self._makes_iterable():
+            protected = self._run_instruction(emitter)
+            emitter.add([Instruction("GET_ITER", None, None)])
+            self.stack[-self.instruction.arg - 2 :] = [self._called()]  # for what the call gives
+            protected += 1 + self._loop(emitter, cells, self._behind(self._next()))
         else:
             protected = self._run_instruction(emitter)
             self._resume(emitter, cells, self._after())
@@ -303,10 +317,26 @@ class BreakWriter:
         self._resume(emitter, cells, ResumePoint(self._target(self.instruction), self._shape(self.stack)))
         return 1
 
-    def _begins_loop(self) -> bool:
+    def _begins_loop(self, at: Instruction | None = None) -> bool:
         """Whether the iterator that GET_ITER makes goes straight into a loop, in the reach of the same handler."""
-        following, entry = self._next(), self.decoded.handler_of(self.instruction)
+        following, entry = self._behind(at or self.instruction), self.decoded.handler_of(self.instruction)
         return following.opname == "FOR_ITER" and self.decoded.handler_of(following) is entry
+
+    def _called(self) -> Any:
+        return next(outside(value) for value in self.stack[-self.instruction.arg - 2 :] if value is not NULL)
+
+    def _makes_iterable(self) -> bool:
+        """Whether a loop begins at once over what a library makes: no step of such an iterator is traced, nor its
+        beginning."""
+        following = self._next()
+        if following.opname != "GET_ITER" or not self._begins_loop(following):
+            return False
+        called = self._called()
+        made = getattr(called.as_python_object(), "__iter__", None) if called.kind == "class" else None
+        function = made if called.kind == "class" else getattr(called, "fn", None)
+        if not isinstance(function, types.FunctionType) or disabled_reason(function) is not None:
+            return False
+        return function_verdict(function) is Verdict.SKIP
 
     def _loop(self, emitter: CodeEmitter, cells: str | None, head: Instruction) -> int:
         """FOR_ITER, which is `head`: fall through with one more value, or go to the target without the iterator."""
@@ -378,8 +408,10 @@ class BreakWriter:
     def _shape(self, stack: list[Any]) -> tuple[bool, ...]:
         return tuple(value is not NULL for value in stack)
 
-    def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint) -> None:
-        """Take the stack that `point` describes off; return a call of the resume function, for the caller to make."""
+    def _resume(self, emitter: CodeEmitter, cells: str | None, point: ResumePoint, raised: bool = False) -> None:
+        """Take the stack that `point` describes off; return a call of the resume function, for the caller to make.
+
+        raised: there is an exception on it, whose traceback has this frame, which so must not keep it."""
         before = dict(emitter.temporaries)
         self._leave_handler(emitter)
         arguments = self._arguments(point.target)
@@ -402,6 +434,8 @@ class BreakWriter:
                 emitter.load(handled[place])
             else:
                 emitter.add(emit.load_fast_bound(names[place]))
+                if raised:
+                    emitter.add(emit.delete_fast(names[place]))
         for name in resume.locals:
             emitter.load(self.tx.locals[name])
         emitter.call(1 + len(resume.stack) + len(resume.locals))
@@ -441,6 +475,8 @@ class BreakWriter:
         targets = [self.instruction.target, following]
         if self.instruction.opname == "GET_ITER" and following is not None:
             targets.append(following.target)  # of the loop that begins
+        elif self.instruction.opname in ("CALL", "PRECALL") and self._makes_iterable():
+            targets.append(self._behind(self._next()).target)
         entry = self.decoded.handler_of(self.instruction)
         targets.append(entry.target if entry is not None else None)
         for target in targets:
@@ -470,5 +506,5 @@ class BreakWriter:
         handler = emit.nop()[0]
         emitter.add([handler])
         shape = [*self._shape(self.stack[: entry.depth]), *([True] if entry.lasti else []), True]
-        self._resume(emitter, cells, ResumePoint(entry.target, tuple(shape)))
+        self._resume(emitter, cells, ResumePoint(entry.target, tuple(shape)), raised=True)
         return [ExceptionEntry(protected[0], protected[-1], handler, entry.depth, entry.lasti)]

@@ -402,6 +402,7 @@ class FrameCompiler:
             in_order=self.in_order,
         )
         trace.policy.draws = state.draws
+        trace.policy.stepped = self.resumes.stepped(frame.code)
         if state.declared is not None:
             trace.policy.declare(state.declared)
         if config.audit_guards:

@@ -77,6 +77,7 @@ class CapturePolicy:
         self.opened = False  # a dimension got such a symbol, for the program's mark or because cases multiply
         self.opened_by_itself = False
         self.draws = True  # random numbers of Python and NumPy may be symbols
+        self.stepped: str | None = None  # the argument that is what a loop gave for this turn
         self.dynamic = options.dynamic
         self.sizes: dict[str, tuple[int, ...]] = {}
         self.numbers: dict[str, int | float] = {}
@@ -144,12 +145,19 @@ class CapturePolicy:
         if self.declared is not None:
             return self._declared_number(tx, value, source) if name in self.declared.numbers else None
         seen = self.history.numbers.get(name, value)
-        changed = config.symbolic_numbers and (seen is None or seen != value or _counts_turns(source))
+        changed = config.symbolic_numbers and (seen is None or seen != value or self._counts_turns(source))
         wanted = changed or self.dynamic and type(value) is int and _is_argument(source)
         if self.dynamic is False or not wanted:
             return None
         self.numbers[name] = value
         return self._as_symbol(tx, value, source)
+
+    def _counts_turns(self, source: Any) -> bool:
+        """True for what a loop that is under way gives next: it differs on the next turn."""
+        if isinstance(source, TupleItemSource):
+            source = source.base
+        given = isinstance(source, LocalSource) and source.local == self.stepped
+        return given or isinstance(source, (ItemAheadSource, IteratorPartSource))
 
     def _declared_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable:
         known = source.name() in tx.trace.numbers
@@ -219,11 +227,6 @@ def holders_of_lifted(trace: Any, graph: Any) -> tuple[Any, ...]:
     modules = {t.source: t.value for t in trace.known.values() if t.kind == "module" and t.source is not None}
     sources = {item.source.base.base for item in graph.inputs if item.lifted and is_lifted_source(item.source)}
     return tuple(modules[source] for source in sources if source in modules)
-
-
-def _counts_turns(source: Any) -> bool:
-    """True for what a loop that is under way gives next: it differs on the next turn."""
-    return isinstance(source, (ItemAheadSource, IteratorPartSource))
 
 
 def _is_argument(source: Any) -> bool:

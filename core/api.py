@@ -93,7 +93,7 @@ def compile(
     )
     if model is None:
         return functools.partial(compile, **given)
-    if not callable(model):
+    if not callable(model) and not isinstance(model, classmethod):
         raise InvalidOption(
             f"compile() takes a callable, not {type(model).__name__}",
             instead="nothing was compiled",
@@ -216,6 +216,8 @@ def _compile_object(model: Any, settings: CompileOptions, resolved: Any, shared:
         return compile_module(model, one)
     if isinstance(model, _C.CompiledCallable):
         return one(model.fn)
+    if isinstance(model, (staticmethod, classmethod)):  # decorated in a class body
+        return type(model)(_compile_object(model.__func__, settings, resolved, shared))
     if isinstance(model, types.FunctionType):
         behind = model.__dict__.get("_torchdynamo_orig_callable")
         if behind is not None and not model.__dict__.get("_torchdynamo_disable"):  # what torch.compile made of it

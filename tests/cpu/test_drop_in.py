@@ -54,6 +54,24 @@ def method_of_class():
 
 
 @usage
+def method_that_is_decorated_already():
+    class M:
+        @tc.compile
+        @staticmethod
+        def s(a):
+            return a + 1
+
+        @tc.compile
+        @classmethod
+        def c(cls, a):
+            return a + len(cls.__name__)
+
+    for m in (M, M()):
+        assert torch.equal(m.s(X), X + 1) and torch.equal(m.c(X), X + 1)
+    assert tc.stats()["graphs"] == 2
+
+
+@usage
 def module_wrapped():
     m = nn.Linear(3, 3)
     c = tc.compile(m)

@@ -71,7 +71,7 @@ def not_installed(name: str, near: Sequence[str], provided: Callable[[str], bool
         what += f"; the name is kept for {entry.distribution}, of which nothing is published yet"
         what += f" ({entry.note.rstrip('.')})" if entry.note else ""
     elif entry is not None:
-        remedies.append(f'pip install "{entry.install}"')
+        remedies.append(pip_line(entry))
         if entry.use:
             remedies.append(f'then pass backend="{entry.use}"')
     if near and entry is None:
@@ -108,8 +108,8 @@ def successor_line(entry: CatalogEntry, provided: Callable[[str], bool]) -> str:
 
 
 def pip_line(entry: CatalogEntry) -> str:
-    """The line that installs what an entry of the catalog names."""
-    return f'pip install "{entry.install}"'
+    """The line that installs what an entry of the catalog names, and where a folder of it is to be found."""
+    return f'pip install "{entry.install}"' + (" in the sources of core" if entry.install.startswith("./") else "")
 
 
 def _published(entry: CatalogEntry) -> bool:

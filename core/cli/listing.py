@@ -12,6 +12,7 @@ from .places import add_plugins_dir, chosen_registry
 
 if TYPE_CHECKING:
     from ..backends.catalog import CatalogEntry
+    from ..backends.certificates import Certificate
     from ..backends.discovery import InstalledBackend
     from ..backends.foreign import ForeignBackend
     from ..backends.registry import Registry
@@ -50,7 +51,8 @@ def _list(parsed: argparse.Namespace) -> int:
 def _print_reasons(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["reason"]:
-            print(f"{row['name']}{' (' + row['distribution'] + ')' if row['distribution'] else ''}: {row['reason']}")
+            name = f"{row['name']} ({row['distribution']})" if row["distribution"] else row["name"]
+            print(f"{name}: {'; '.join(filter(None, (row['reason'], row.get('remedy'))))}")
 
 
 def _row(registry: Registry, backend: InstalledBackend) -> dict[str, Any]:
@@ -67,8 +69,17 @@ def _row(registry: Registry, backend: InstalledBackend) -> dict[str, Any]:
         "certificate": best_state(certificates(backend.name, backend.version)),
         "state": state,
         "reason": reason,
+        "remedy": _remedy(backend) if state == "unavailable" else "",
+        "aliases": list(backend.manifest.aliases) if backend.manifest is not None else [],
         "summary": backend.summary,
     }
+
+
+def _remedy(backend: InstalledBackend) -> str:
+    """What to install for a module that is missing."""
+    from ..backends.refusals import unavailable
+
+    return unavailable(backend, "").remedy
 
 
 def _foreign_row(registry: Registry, foreign: ForeignBackend) -> dict[str, Any]:
@@ -147,7 +158,8 @@ def _info(parsed: argparse.Namespace) -> int:
     facts = _row(registry, backend)
     facts["entry_point"] = backend.entry_point.value
     facts["options_set"] = options_of_backend(backend.name)
-    facts["certificates"] = [dataclasses.asdict(each) for each in certificates(backend.name, backend.version)]
+    earned = certificates(backend.name, backend.version)
+    facts["certificates"] = [dataclasses.asdict(each) for each in earned] if parsed.json else dict(map(_told, earned))
     if backend.manifest is not None:
         facts["manifest"] = dataclasses.asdict(backend.manifest)
     if parsed.json:
@@ -155,6 +167,14 @@ def _info(parsed: argparse.Namespace) -> int:
     else:
         print_facts(facts)
     return OK if facts["state"] == "ready" else FOUND
+
+
+def _told(certificate: Certificate) -> tuple[str, str]:
+    """A certificate in a line: profile and device, and what it says of them."""
+    word = "certified" if certificate.certified else "not certified"
+    counts = f"{certificate.passed} of {certificate.total} tests passed, {certificate.failed} failed"
+    against = f"suite {certificate.suite}, torch {certificate.torch}, {certificate.ended}"
+    return f"{certificate.profile} on {certificate.device}", f"{word}, {counts}; {against}"
 
 
 def _foreign_info(registry: Registry, foreign: ForeignBackend, *, as_json: bool) -> int:

@@ -34,10 +34,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> No
 def print_facts(facts: Mapping[str, Any], indent: str = "") -> None:
     """One `key: value` a line, nested tables indented; empty values are left out."""
     for key, value in facts.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             print(f"{indent}{key}:")
             print_facts(value, indent + "  ")
-        elif value not in ("", (), [], None):
+        elif value not in ("", (), [], {}, None):
             text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
             print(f"{indent}{key}: {text}")
 

@@ -28,7 +28,7 @@ from ..plugin import Finding
 from ..settings import unknown_keys
 
 PROBE_SECONDS = 60.0
-"""For the whole subprocess, on a machine that does nothing else: a vendor's module was measured to take 10 s to import."""
+"""For the whole subprocess, where nothing else runs: a vendor's module alone was measured to take 10 s to import."""
 
 PROBES_AT_ONCE = 2
 

@@ -87,6 +87,23 @@ def test_list_shows_tier_and_certificate_and_all_shows_old_names_with_their_succ
     assert found["hidet"]["reason"] == 'pip install "hidet"; then pass backend="dynamo:hidet"'
 
 
+def test_what_is_unavailable_is_listed_with_the_line_that_installs_it(site, capsys):
+    needs = '[requires]\nimport = ["no_such_runtime"]\npip = "core-alpha[runtime]"\n'
+    add(site, "core-alpha", "alpha", extra=needs)
+    code, out, _ = run(capsys, "list")
+    remedy = 'pip install "core-alpha[runtime]"'
+    assert code == 0
+    assert f"alpha (core-alpha): it needs no_such_runtime, which is not installed; {remedy}" in out
+    assert f"remedy: {remedy}" in run(capsys, "info", "alpha")[1]
+
+
+def test_certificates_and_examples_are_told_in_words(capsys):
+    out = run(capsys, "info", "eager")[1]
+    assert "  smoke on cpu: certified, " in out and "options_set" not in out and "{" not in out
+    code, found = rows(capsys, "search", "abacus")
+    assert found["abacus"]["reason"] == 'pip install "./examples/core-abacus" in the sources of core'
+
+
 def test_the_working_folder_is_no_place_for_plugins_unless_it_is_named(site, tmp_path, capsys, monkeypatch):
     here = tmp_path / "work"
     add(here, "core-alpha", "alpha")
@@ -116,6 +133,8 @@ def test_search_looks_into_names_summaries_and_aliases_offline(site, capsys):
     assert code == 0 and {"tensorrt", "nvfuser"} <= set(found)
     assert set(rows(capsys, "search", "a backend for tests")[1]) == {"alpha"}
     assert "nvfuser" in rows(capsys, "search", "aot_nvfuser")[1]
+    add(site, "core-beta", "beta", manifest='aliases = ["second_letter"]\n' + plugin_site.MANIFEST)
+    assert set(rows(capsys, "search", "second_letter")[1]) == {"beta"}
     code, out, _ = run(capsys, "search", "no such thing at all")
     assert code == 1 and "'no such thing at all'" in out
 

@@ -8,6 +8,7 @@ tensors of the same metadata, since fake kernels word their errors differently.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,9 @@ from .tree import leaves, map_tree
 
 INTERNAL = "INTERNAL ASSERT FAILED"
 """Stands in errors of torch about itself: on real tensors, whose views are other views, it may say something else."""
+
+_SYMBOL = re.compile(r"\b[suz]f?\d+\b")
+"""The name of a symbol in the words of an error, where eager has a number."""
 
 LARGEST_TRIAL_BYTES = 1 << 28
 """Above this many bytes of operands a failing call isn't repeated on real tensors; it becomes a break."""
@@ -121,7 +125,8 @@ def judge(
             where=line,
             remedy="register one with torch.library.register_fake, or call it outside the compiled function",
         )
-    if _repeatable(fn) and not _raised_by_fake(error) and INTERNAL not in str(error):
+    inside = INTERNAL in str(error) or _SYMBOL.search(str(error)) is not None
+    if _repeatable(fn) and not _raised_by_fake(error) and not inside:
         return error.with_traceback(None)
     found = eager_exception(fn, fake_args, fake_kwargs) if _repeatable(fn) else None
     if isinstance(found, Exception):

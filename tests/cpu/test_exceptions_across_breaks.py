@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 
 import pytest
@@ -185,6 +186,47 @@ def test_words_about_sizes_are_those_of_the_sizes_of_the_call():
     compiled = core.compile(fn, backend="eager")
     for rows in (2, 4, 5, 6, 4):
         assert compiled(torch.ones(rows, 4)) == fn(torch.ones(rows, 4))
+
+
+def test_words_about_places_are_those_of_the_sizes_of_the_call():
+    told = []
+
+    def fn(x):
+        try:
+            x[13]
+        except IndexError as error:
+            told.append(error)
+
+    for compiled in (fn, core.compile(fn, backend="eager", dynamic=True)):
+        for rows in (4, 5):
+            compiled(torch.ones(rows))
+    assert [str(error) for error in told[2:]] == [str(error) for error in told[:2]]
+
+
+def test_what_a_frame_held_goes_with_it_once_its_exception_is_handled_behind_a_break():
+    said = []
+
+    def speaking():
+        try:
+            yield
+        finally:
+            said.append("over")
+
+    def fn(x):
+        try:
+            pending = speaking()
+            next(pending)
+            None.missing  # noqa: B018
+        except AttributeError as error:
+            print(type(error).__name__)
+        return x + 1
+
+    gc.disable()  # no cycle is made, so nothing waits for the collector
+    try:
+        core.compile(fn, backend="eager")(X)
+        assert said == ["over"]
+    finally:
+        gc.enable()
 
 
 def test_an_error_that_the_caller_handles_keeps_its_traceback_when_the_capture_meets_one():

@@ -90,7 +90,8 @@ def compile_with_aot(
 
     def compiler(mode: str) -> Callable[[Any, Sequence[Any]], Callable[..., Any]]:
         def compile_one(graph: Any, fakes: Sequence[Any]) -> Callable[..., Any]:
-            return _boxed(compile_task(Task(captured, graph, lineup, claimants, name, mode)))
+            with torch_compat.beside_dispatch_modes():  # AOTAutograd's: constants in the graph are real
+                return _boxed(compile_task(Task(captured, graph, lineup, claimants, name, mode)))
 
         return compile_one
 

@@ -368,7 +368,7 @@ class GraphBuilder(RealState):
                     self._engine_ran = True
                     stack.enter_context(torch.autograd.set_multithreading_enabled(False))
                 if self.has_symbols:
-                    stack.enter_context(fakes.symbolic_dispatch())
+                    stack.enter_context(fakes.symbolic_dispatch(fn))
                 stack.enter_context(self.fake_mode)
                 if self._recorder is not None:
                     stack.enter_context(self._recorder)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from .active_modes import (  # noqa: F401 - names of this package
+    beside_dispatch_modes,
     beside_modes,
     beside_transforms,
     default_device,

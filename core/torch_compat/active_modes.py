@@ -66,6 +66,15 @@ def beside_transforms() -> Iterator[None]:
             hooks._saved_tensors_hooks_disable(forbidden)
 
 
+def beside_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
+    """Torch outside of every dispatch mode. Checked with 2.13."""
+    if not torch._C._len_torch_dispatch_stack():
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
 @contextlib.contextmanager
 def beside_modes() -> Iterator[None]:
     """Torch as it is outside of the program's modes: no function or dispatch mode, no transform, gradients recorded.
@@ -74,10 +83,7 @@ def beside_modes() -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(beside_transforms())
-        if torch._C._len_torch_dispatch_stack():
-            from torch.utils._python_dispatch import _disable_current_modes
-
-            stack.enter_context(_disable_current_modes())
+        stack.enter_context(beside_dispatch_modes())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(torch._C.DisableTorchFunction())

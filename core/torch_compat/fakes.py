@@ -8,16 +8,19 @@ from typing import Any
 
 import torch
 
+TAKE_SYMBOLS = (torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout.default, torch.broadcast_tensors)
+"""Composite operators that take symbolic sizes in C++ too; the Python ones copy where these return their operand."""
 
-def symbolic_dispatch() -> contextlib.AbstractContextManager[Any]:
-    """Within it, composite operators take symbolic sizes.
+
+def symbolic_dispatch(fn: Any) -> contextlib.AbstractContextManager[Any]:
+    """Within it, the composite operators that `fn` calls take symbolic sizes.
 
     Some C++ kernels of theirs (those of resampling, unfold and Fourier transforms; before torch 2.13 matmul's too) ask
     for plain sizes, which makes a graph for each size or none. The Python ones beside them don't.
     """
     from torch._dispatch.python import enable_python_dispatcher
 
-    return enable_python_dispatcher()
+    return contextlib.nullcontext() if fn in TAKE_SYMBOLS else enable_python_dispatcher()
 
 
 def is_parameter_class(cls: type) -> bool:

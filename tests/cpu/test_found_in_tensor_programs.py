@@ -440,3 +440,69 @@ def test_a_leaf_made_inside_takes_gradients_beside_inputs_that_do(backend, monke
     assert [[r.requires_grad for r in each] for each in results] == [[True, True]] * 2
     for own, doubled in results:
         (own + doubled.sum()).backward()
+
+
+DROPPING_NOTHING = {
+    "in evaluation": lambda x: F.dropout(x, 0.5, training=False),
+    "with probability zero": lambda x: torch.dropout(x, 0.0, True),
+    "a module in evaluation": torch.nn.Dropout().eval(),
+    "of nothing": lambda x: F.dropout(x[9:])[None],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", DROPPING_NOTHING)
+def test_a_dropout_that_drops_nothing_is_its_operand_at_open_sizes_too(name, backend):
+    def fn(x):
+        y = DROPPING_NOTHING[name](x)
+        y.mul_(2)
+        return y
+
+    core.reset()
+    compiled = core.compile(fn, backend=backend, dynamic=True)
+    for size in (3, 5, 4):
+        x, y = torch.ones(size, 4), torch.ones(size, 4)
+        ours, theirs = compiled(x), fn(y)
+        assert torch.equal(x, y) and torch.equal(ours, theirs)
+        assert (ours is x) == (theirs is y)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_part_of_a_copy_by_strides_is_no_part_of_the_input(backend):
+    def fn(x):
+        return x.clone().narrow(1, 0, 1).as_strided((3,), (1,))
+
+    core.reset()
+    compiled = core.compile(fn, backend=backend)
+    for size in (4, 3, 5):
+        x = torch.randn(size, 1)
+        result = compiled(x)
+        assert torch.equal(result, fn(x))
+        assert result.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [(1, 1), (3, 1), (1, 3), (2, 2)], ids=str)
+def test_sums_of_negative_zeros_are_positive(size, backend):
+    def fn(x):
+        return x.sum(), x.sum(0), x.mean(1), (x * 1).half().sum(1), x.sum(1, dtype=torch.float64)
+
+    core.reset()
+    x = torch.full(size, -0.0)
+    for ours, theirs in zip(core.compile(fn, backend=backend)(x), fn(x), strict=True):
+        assert torch.equal(ours.signbit(), theirs.signbit()) and not theirs.signbit().any()
+
+
+def test_constants_are_read_as_they_are_where_aot_autograd_has_traced_the_graph(monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+
+    def fn(x):
+        return torch.fft.fft(x[:, None]) * torch.tensor(2, dtype=torch.int8)
+
+    core.reset()
+    compiled = core.compile(fn, backend="inductor")
+    for size in (3, 5):
+        x = torch.randn(size, 4, requires_grad=True)
+        assert torch.allclose(compiled(x), fn(x))
+        (ours,), (theirs,) = (torch.autograd.grad(each(x).abs().sum(), x) for each in (compiled, fn))
+        assert torch.allclose(ours, theirs, atol=1e-5)

@@ -235,7 +235,8 @@ def make_class(tx: Any, meta: type, args: Sequence[VT], kwargs: dict[str, VT]) -
     made = register(tx, cls)
     stored = [(key, value) for key, value in pairs if key not in ("__classcell__", "__qualname__")]
     for key, value in stored:
-        _store(tx, cls, key, _as_type_keeps(tx, key, value))
+        if not _is_replaced(cls, key, value):
+            _store(tx, cls, key, _as_type_keeps(tx, key, value))
     if cell is not None:
         cell.set(tx, made)
     for key, value in stored:
@@ -292,6 +293,11 @@ def _bare_class(
         return type.__new__(meta, name, bases, names), cell
     except (TypeError, ValueError) as error:
         tx.raise_exception(type(error), *error.args)
+
+
+def _is_replaced(cls: type, name: str, value: VT) -> bool:
+    """Whether an __init_subclass__ of the standard library has put another object in the place of a literal."""
+    return value.kind == "constant" and cls.__dict__.get(name, value.as_constant()) is not value.as_constant()
 
 
 def _definer(cls: type) -> type:

@@ -283,6 +283,8 @@ def _random_generator(tx: Any, value: Any, source: Any) -> VT:
 def _of_generator(tx: Any, value: Any, source: Any) -> VT:
     """A method of a generator of random numbers, such as the functions of the modules random and numpy.random."""
     generator = value.__self__
+    if value.__name__ in getattr(generator, "__dict__", ()):  # asking the generator by name would give another
+        return _opaque(tx, value, source)
     if source is None or tx.is_void(source, Is(value)):
         return wrap(tx, generator, None, constant=True).get_attr(tx, value.__name__)
     tx.guard(source, TypeIs(type(value)))

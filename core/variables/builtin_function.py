@@ -375,14 +375,20 @@ def _to_integer(function: Any, special: str) -> Handler:
     def trace(tx: Tracer, number: VT, /) -> VT:
         number = number.realize(tx)
         if number.kind == "symbolic":
-            return number if number.python_type() is int else tx.graph_call(function, [number], {})
+            return number.to_integer(tx, function)  # type: ignore[attr-defined, no-any-return]
         if number.kind == "constant":
             return fold(tx, function, [number.as_constant()])
         if number.kind == "tensor":
             return trace(tx, number.call_method(tx, "item", [], {}))
         method = number.lookup_special(tx, special)
+        if method is None and function is not math.trunc:
+            converted = _as_number(tx, number, ("__float__", "__index__"))
+            if converted is not None:
+                return fold(tx, function, [converted])
         if method is None:
-            tx.raise_exception(TypeError, f"must be real number, not {number.python_type().__name__}")
+            name = number.python_type().__name__
+            refusals = {math.trunc: f"type {name} doesn't define __trunc__ method"}
+            tx.raise_exception(TypeError, refusals.get(function, f"must be real number, not {name}"))
         return method.call(tx, [], {})
 
     return trace
@@ -452,6 +458,9 @@ def _ascii(tx: Tracer, obj: VT, /) -> VT:
 
 @traces(format)
 def _format(tx: Tracer, value: VT, format_spec: VT | None = None, /) -> VT:
+    if format_spec is not None and not issubclass(format_spec.realize(tx).python_type(), str):
+        kind = format_spec.realize(tx).python_type().__name__
+        tx.raise_exception(TypeError, f"format() argument 2 must be str, not {kind}")
     return format_value(tx, value, format_spec)
 
 

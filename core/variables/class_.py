@@ -344,8 +344,18 @@ class ClassVariable(VariableTracker):
         if base is None:
             if self._builtin_new() not in (object.__new__, types.SimpleNamespace.__new__):
                 raise self.refuse("making an object of a class written in C")
+            if (args or kwargs) and self._builtin_new() is object.__new__:
+                self._refuse_arguments(tx)
             return new_object(self.cls)
         return UserObjectVariable(self.cls, payload=self._payload(tx, base, args))
+
+    def _refuse_arguments(self, tx: Tracer) -> None:
+        """object.__new__ takes arguments only for an __init__ that will read them."""
+        if find_on_type(self.cls, "__new__")[0] is not object.__dict__["__new__"]:
+            text = "object.__new__() takes exactly one argument (the type to instantiate)"
+            tx.raise_exception(TypeError, text)
+        if find_on_type(self.cls, "__init__")[0] is object.__init__:
+            tx.raise_exception(TypeError, f"{self.cls.__name__}() takes no arguments")
 
     def _exception(self, tx: Tracer, args: list[VT], kwargs: dict[str, VT]) -> VT:
         if issubclass(self.cls, BaseExceptionGroup):

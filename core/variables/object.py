@@ -20,6 +20,7 @@ from ..guards.source import AttrSource, ConstSource, InstanceAttrSource, SlotAtt
 from .base import SlotMethodVariable, VariableTracker, find_special, names_its_class
 from .function import MethodVariable
 from .instance_dict import InstanceDictVariable
+from .literal import run
 from .process_group import fixed, is_process_group
 from .slot_results import checked
 from .type_method import TypeMethodVariable
@@ -515,7 +516,7 @@ class BoundSlotVariable(SlotMethodVariable):
         if owner is object:
             handler = getattr(self, "object_" + name.strip("_"), None)
             if handler is not None:
-                return handler(tx, *args)
+                return handler(tx, *args, **kwargs)
         if name == "__init__":
             return receiver.init_base(tx, args, kwargs) if hasattr(receiver, "init_base") else tx.constant(None)
         own = receiver.own_method(tx, name, args)
@@ -526,14 +527,30 @@ class BoundSlotVariable(SlotMethodVariable):
     def _init_payload(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         payload = self.receiver.payload
         assert payload is not None
+        cls = self.receiver.cls
+        base = list if issubclass(cls, list) else set if issubclass(cls, set) else None
+        if base is not None and isinstance(getattr(find_special(cls, "__new__"), "__func__", None), types.FunctionType):
+            kwargs = {}  # list and set ignore what is meant for a __new__ of the class's own
+        if base is not None and (kwargs or len(args) > 1):
+            run(tx, base, [()] * len(args), dict.fromkeys(kwargs))  # raises what this version of Python raises
+        if not payload.mutable:
+            return tx.constant(None)
+        if base is not None:
+            tx.side_effects.mutated(self.receiver)
+            payload.call_method(tx, "clear", [], {})
         if args or kwargs:
             tx.side_effects.mutated(self.receiver)
-            method = "extend" if issubclass(self.receiver.cls, list) else "update"
-            if payload.mutable:
-                payload.call_method(tx, method, list(args), kwargs)
+            payload.call_method(tx, "extend" if base is list else "update", list(args), kwargs)
         return tx.constant(None)
 
-    def object_init(self, tx: Tracer, *args: VT) -> VT:
+    def object_init(self, tx: Tracer, /, *args: VT, **kwargs: VT) -> VT:
+        cls = self.receiver.cls
+        if (args or kwargs) and find_special(cls, "__init__") is not object.__init__:
+            text = "object.__init__() takes exactly one argument (the instance to initialize)"
+            tx.raise_exception(TypeError, text)
+        if (args or kwargs) and find_special(cls, "__new__") is object.__dict__["__new__"]:
+            text = f"{cls.__name__}.__init__() takes exactly one argument (the instance to initialize)"
+            tx.raise_exception(TypeError, text)
         return tx.constant(None)
 
     def object_init_subclass(self, tx: Tracer, *args: VT) -> VT:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Unsupported
+from ..guards.checks import MissingInstanceAttr
+from ..guards.source import InstanceAttrSource
 from .base import BuiltinMethodVariable, KnownVariable, VariableTracker
 from .literal import run
 
@@ -91,6 +93,11 @@ class RandomGeneratorVariable(VariableTracker):
     def get_attr(self, tx: Tracer, name: str) -> VT:
         if name == "__class__":
             return tx.wrap(self.python_type(), None, constant=True)
+        own = getattr(self.value, "__dict__", {})
+        if name in own:
+            return tx.wrap(own[name], InstanceAttrSource(self.source, name) if self.source is not None else None)
+        if self.source is not None and isinstance(self.value, random.Random):
+            tx.guard(self.source, MissingInstanceAttr(name))
         if callable(getattr(self.python_type(), name, None)):
             return BuiltinMethodVariable(self, name)
         raise self.refuse(f"reading attribute {name!r}")

@@ -4,6 +4,9 @@
 import collections
 import enum
 import itertools
+import math
+import random
+import string
 import typing
 
 import pytest
@@ -132,6 +135,130 @@ def objects_that_pass_for_others():
     return isinstance(proxy, Plain), isinstance(proxy, Proxy), isinstance(proxy, int), Plain().__weakref__
 
 
+def error_of(call, *args, **kwargs):
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+class Point:
+    __match_args__ = ("x", "y")
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+class Nothing:
+    __match_args__ = ()
+
+
+class Failing:
+    __match_args__ = ("x",)
+
+    @property
+    def x(self):
+        raise ValueError("no x")
+
+
+class Listed:
+    __match_args__ = ["x"]  # noqa: RUF012
+
+
+class Numbered:
+    __match_args__ = (1,)
+
+
+def classes_in_patterns():
+    def kind(value):
+        match value:
+            case Point(1, y):
+                return "first", y
+            case Point(x=5):
+                return "second"
+            case Doubled(z) | str(z):
+                return "itself", z
+            case list([a, *_]):
+                return a
+        return None
+
+    def one(value, cls):
+        match value:
+            case cls(_):
+                return True
+
+    def two(value):
+        match value:
+            case int(_, _):
+                return True
+
+    def repeated(value):
+        match value:
+            case Point(1, x=1):
+                return True
+
+    found = [kind(value) for value in (Point(1, 2), Point(5, 1), Doubled(3), "a", [4, 5], 2.0)]
+    wrong = [error_of(one, cls(), cls) for cls in (Nothing, Failing, Listed, Numbered)]
+    return found, wrong, error_of(one, 1, 5), error_of(two, 3), error_of(repeated, Point(1, 2))
+
+
+def arguments_that_object_refuses():
+    class Bare:
+        pass
+
+    class Both:
+        def __new__(cls, *args, **kwargs):
+            return super().__new__(cls, *args, **kwargs)
+
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+
+    class Own:
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+
+    made = [error_of(call, 42) for call in (Bare, lambda x: Bare.__new__(Bare, x), lambda x: Bare().__init__(x))]
+    made += [
+        error_of(call, 42) for call in (Both, lambda x: Both.__new__(Both, x), Own, lambda x: object.__init__(Own(), x))
+    ]
+    return made, type(Both()) is Both, type(Own()) is Own
+
+
+def classes_over_lists():
+    class Named(list):
+        def __new__(cls, items, name=None):
+            made = super().__new__(cls, items)
+            made.name = name
+            return made
+
+    class Plain(list):
+        pass
+
+    named, again = Named([1, 2], name=3), Plain([1])
+    again.__init__([5, 6])
+    return list(named), named.name, list(again), error_of(lambda: Plain(items=())), error_of(lambda: Plain(1, 2))
+
+
+def protocols_in_part():
+    class Entered:
+        def __enter__(self):
+            pass
+
+    class Real:
+        def __float__(self):
+            return 41.5
+
+    class At(string.Template):
+        delimiter = "@"
+
+    def entering(value):
+        with value:
+            pass
+
+    rounded = [error_of(function, Real()) for function in (math.floor, math.ceil, math.trunc)]
+    return error_of(entering, Entered()), rounded, error_of(format, object(), 4), At("a @b").substitute(b=3)
+
+
 def flags_by_number():
     class Kept(enum.Flag, boundary=enum.CONFORM):
         one = 1
@@ -152,6 +279,10 @@ def flags_by_number():
         typing_forms_in_isinstance,
         pairs_of_an_iterator_that_asks_for_pairs,
         members_of_lists,
+        classes_in_patterns,
+        arguments_that_object_refuses,
+        classes_over_lists,
+        protocols_in_part,
         flags_by_number,
         texts_with_addresses,
         objects_that_pass_for_others,
@@ -179,3 +310,23 @@ def test_texts_with_addresses_are_made_when_the_object_is_there():
         return "%r has %s and %s" % (held, "b", 5), f"{held!r} is {held}", "<" + repr(held) + ">", "%s" % held, x + 1
 
     assert core.compile(program, backend="eager", fullgraph=True)(X)[:4] == program(X)[:4]
+
+
+def test_a_generator_of_random_numbers_with_methods_of_its_own():
+    def generators():
+        drawing, saving = random.Random(1), random.Random(2)
+        draw, save = drawing.random, saving.getstate
+        drawing.random, saving.getstate = lambda: draw() + 1, lambda: save()
+        return drawing, saving
+
+    def program(x, drawing, saving):
+        first, other = drawing.random(), random.Random()
+        other.setstate(saving.getstate())
+        return x + first + other.random()
+
+    assert torch.equal(core.compile(program, backend="eager")(X, *generators()), program(X, *generators()))
+    fast = core.compile(lambda x, made: x + made.random(), backend="eager")
+    made = random.Random(3)
+    fast(X, made)
+    made.random = lambda: 7.0
+    assert torch.equal(fast(X, made), X + 7.0)

@@ -6,9 +6,17 @@ import types
 from typing import Any
 
 from ...errors import Unsupported
+from ...variables.literal import run
 from .host import Host
 
+MATCH_SELF = 1 << 22  # Py_TPFLAGS of int, str, list and their kin: a positional pattern is matched with the object
 STORED = {"STORE_FAST": 1, "STORE_FAST_STORE_FAST": 2}
+
+
+def _match_called(pattern: Any) -> None:
+    match None:
+        case pattern():
+            pass
 
 
 class ControlOpcodes(Host):
@@ -132,22 +140,58 @@ class ControlOpcodes(Host):
 
     def MATCH_CLASS(self, instruction: Any) -> None:
         names, cls, subject = self.pop().as_constant(), self.pop(), self.pop()
+        if not issubclass(cls.python_type(), type):
+            run(self, _match_called, [cls.as_constant()])  # raises what this version of Python raises
         if not self.truth(self.call_builtin(isinstance, [subject, cls])):
             self.push(self.constant(None))
             return
         fields: list[Any] = []
         if instruction.arg:
-            real = cls.as_constant()
-            if getattr(real, "__match_args__", None):
-                names = (*real.__match_args__[: instruction.arg], *names)
-            else:
+            found = self._positional_names(cls, instruction.arg)
+            if found is None:
                 fields = [subject]
-        try:
-            fields += [subject.get_attr(self, name) for name in names]
-        except self.observed_exception:
-            self.push(self.constant(None))
-            return
+            else:
+                names = (*found, *names)
+        repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        for name in names:
+            value = self._field(subject, name)
+            if value is None:
+                self.push(self.constant(None))
+                return
+            if name == repeated:
+                text = f"{cls.as_constant().__name__}() got multiple sub-patterns for attribute {name!r}"
+                self.raise_exception(TypeError, text)
+            fields.append(value)
         self.push(self.new_tuple(fields))
+
+    def _field(self, subject: Any, name: str) -> Any:
+        try:
+            return subject.get_attr(self, name)
+        except self.observed_exception as raised:
+            if issubclass(raised.value.python_type(), AttributeError):
+                return None
+            raise
+
+    def _positional_names(self, cls: Any, count: int) -> Any:
+        """The attributes that positional patterns of a class stand for; None where one stands for the subject."""
+        real = cls.as_constant()
+        declared = self._field(cls.realize(self), "__match_args__")
+        if declared is None and real.__flags__ & MATCH_SELF and count == 1:
+            return None
+        if declared is not None and declared.python_type() is not tuple:
+            kind = declared.python_type().__name__
+            self.raise_exception(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {kind})")
+        names = [] if declared is None else [item.realize(self) for item in declared.unpack(self)]
+        allowed = 1 if declared is None and real.__flags__ & MATCH_SELF else len(names)
+        if allowed < count:
+            patterns = "sub-pattern" if allowed == 1 else "sub-patterns"
+            text = f"{real.__name__}() accepts {allowed} positional {patterns} ({count} given)"
+            self.raise_exception(TypeError, text)
+        for name in names[:count]:
+            if name.python_type() is not str:
+                kind = name.python_type().__name__
+                self.raise_exception(TypeError, f"__match_args__ elements must be strings (got {kind})")
+        return [name.as_constant() for name in names[:count]]
 
     # -- generators ------------------------------------------------------------------------------------------------
 

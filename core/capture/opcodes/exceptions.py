@@ -101,9 +101,8 @@ class ExceptionOpcodes(Host):
         manager = self.pop()
         enter, leave = self.special_method(manager, "__enter__"), self.special_method(manager, "__exit__")
         if enter is None or leave is None:
-            self.raise_exception(
-                TypeError, f"'{manager.python_type().__name__}' object does not support the context manager protocol"
-            )
+            text = f"'{manager.python_type().__name__}' object does not support the context manager protocol"
+            self.raise_exception(TypeError, text if enter is None else f"{text} (missed __exit__ method)")
         self.push(leave)
         self.push(enter.call(self, [], {}))
 

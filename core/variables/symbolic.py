@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable, Sequence
+import sys
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..torch_compat import tracing
 from .base import VariableTracker
+from .literal import fold
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -84,8 +86,17 @@ class SymbolicVariable(VariableTracker):
         if cls is int and own is bool:
             return tx.constant(int(self.truth(tx)))
         if cls is int:
-            return tx.graph_call(math.trunc, [self], {})
+            return self.to_integer(tx, math.trunc)
         return self.specialize(tx)
+
+    def to_integer(self, tx: Tracer, function: Callable[[float], int]) -> VT:
+        """math.trunc, floor or ceil of it, that it is finite being guarded: of an infinite number they raise."""
+        if self.python_type() is int:
+            return self
+        above, below = ((operator.ge, -sys.float_info.max), (operator.le, sys.float_info.max))
+        if all(tx.truth(tx.binary(compare, self, tx.constant(bound))) for compare, bound in (above, below)):
+            return tx.graph_call(function, [self], {})
+        return fold(tx, function, [self.specialize(tx).as_constant()])
 
     def equals(self, tx: Tracer, other: VT) -> VT | None:
         return None

@@ -96,3 +96,24 @@ def test_a_choice_between_numbers_is_written_into_the_graph():
         graph.output(torch_compat.write_expression(graph, expression, {size: graph.placeholder("size")}))
         module = torch.fx.GraphModule(torch.nn.Module(), graph)
         assert [module(number) for number in (2, 5)] == [int(expression.subs(size, number)) for number in (2, 5)]
+
+
+@pytest.mark.parametrize("function", [int, math.floor, math.ceil, math.trunc])
+def test_a_product_that_becomes_infinite_is_no_integer_and_what_came_before_has_happened(function):
+    def fn(x, s, log):
+        x.add_(1)  # from here on a graph that raises is not run again as written
+        product = s * s * s
+        log.append(product)
+        return x + function(product)
+
+    def outcome(call, s):
+        x, log = torch.zeros(2), []
+        try:
+            return call(x, s, log), x, log
+        except OverflowError as error:
+            return str(error), x, log
+
+    compiled = core.compile(fn, backend="eager")
+    for s in (3.0, 4.5, -5.5, 1e150, -1e150, 2.5):
+        assert repr(outcome(compiled, s)) == repr(outcome(fn, s))
+    assert core.stats()["graphs"] <= 4  # 3.0, any finite one, and both infinite ones

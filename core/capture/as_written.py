@@ -25,7 +25,7 @@ from ..events import FellBack
 from ..events import emit as emit_event
 from ..graph.repeatable import Footprint
 from ..options import strict
-from ..torch_compat import tracing
+from ..torch_compat import peer, tracing
 from ..torch_compat.tensor_hooks import ends_recomputation
 from .first_calls import Draw, Seed, Seeded, TorchState, keep_states, put_back
 from .reconstruct import CodeEmitter
@@ -146,6 +146,7 @@ class AsWritten:
             flags = code.co_flags & ~OF_ARGUMENTS  # each slot is given as it was
             code = code.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
             _C.skip_code(code)
+            peer.keep_peer_out(code)
             self._function = _C.CompiledCode(code, self.globals, give_up)
             self._function.skipped = True
         return self._function.later

@@ -467,6 +467,8 @@ class FrameCompiler:
         emit(FrameCaptured(name, line, len(guards), now - began, phases))
         emit(EntryMade(name, frame.code, code, tuple(guards), record.module))
         owners = holders_of_lifted(trace, graph) if graph is not None else ()
+        if graph is not None:
+            peer.keep_peer_out(code)  # torch.compile meets it where it calls what core compiled
         entry = _C.Entry(program, code, closed or not self.options.nested, record, None, owners)
         if trace.as_written is not None:
             trace.as_written.entry = weakref.ref(entry)

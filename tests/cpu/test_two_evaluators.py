@@ -62,6 +62,33 @@ def test_our_callable_inside_torch_compile():
     torch._dynamo.reset()
 
 
+def test_torch_compile_leaves_what_core_compiled_to_core():
+    @core.compile(backend="eager")
+    def ours(x, i):
+        y = x * 2
+        print(end="")
+        try:
+            return y[i]
+        except IndexError:
+            return y * 0
+
+    net = torch.nn.Sequential(core.compile(torch.nn.Linear(3, 3), backend="eager"), torch.nn.ReLU())
+
+    def program(x, i):
+        return ours(net(x), i) + 1
+
+    core.reset()
+    backend = CountingBackend()
+    theirs = torch.compile(program, backend=backend)
+    x = torch.ones(4, 3, requires_grad=True)
+    for i in (torch.tensor([1]), torch.tensor([9]), torch.tensor([3])):
+        got, want = theirs(x, i), program(x, i)
+        assert torch.equal(got, want)
+        assert torch.equal(*(torch.autograd.grad(each.sum(), x)[0] for each in (got, want)))
+    assert core.stats()["frames"] == 3 and core.stats()["breaks"] == 1
+    torch._dynamo.reset()
+
+
 def test_their_hook_comes_and_goes_while_ours_stays():
     backend = CountingBackend()
     theirs = torch.compile(doubled_after, backend=backend)

@@ -23,6 +23,13 @@ BY_VALUE = tuple(
 """How the names begin of ATen operators that raise for some values of their operands: a place that is not there, a
 matrix that is singular, a probability that is none."""
 
+_MORE_BY_VALUE = frozenset(
+    f"aten::{name}"
+    for name in "binary_cross_entropy masked_scatter masked_scatter_ _pack_padded_sequence "
+    "fake_quantize_per_channel_affine_cachemask".split()
+)
+"""Further ones by their whole names: numbers that are no probabilities, too few elements, lengths, zero points."""
+
 _DIVISIONS = frozenset(("aten::div", "aten::floor_divide", "aten::remainder", "aten::fmod"))
 
 
@@ -33,6 +40,8 @@ def may_raise(call: Call) -> bool:
     name = call.op._schema.name
     if name == "aten::as_strided":
         return not _stays_inside(call)
+    if name in _MORE_BY_VALUE:
+        return True
     if name.partition("::")[2].startswith(BY_VALUE):
         return not _is_masked(call)
     if divides(call.op, call.args):

@@ -68,6 +68,16 @@ UNREAD = {
     ),
     "written over": (lambda x, i: x[i].copy_(torch.ones(2)), (X, GOOD), (X, BAD)),
     "a quotient of integers": (lambda x, i: x.long() // i[0], (X, GOOD), (X, torch.tensor([0, 1]))),
+    "a loss of what is no probability": (
+        lambda x, p: torch.nn.functional.binary_cross_entropy(p, p.detach()),
+        (X, X / 9),
+        (X, X),
+    ),
+    "more places than elements": (
+        lambda x, i: x.masked_scatter(x > i[0], x[2:]),
+        (X, GOOD + 1),
+        (X, torch.tensor([0, 9])),
+    ),
     "several results": (
         lambda x, i: torch.nn.functional.nll_loss(x.view(2, 2), i),
         (X, torch.tensor([1, 0])),

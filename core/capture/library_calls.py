@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import bisect
+import functools
 import heapq
 import json
 import logging
@@ -17,7 +18,7 @@ from ..guards.checks import Is
 from ..variables.answers import guard_answer
 from ..variables.base import VariableTracker
 from .host_calls import folded, known
-from .polyfills import sorted_lists
+from .polyfills import compared, sorted_lists
 from .special_calls import Handler, callable_object, function
 
 VT = VariableTracker
@@ -37,6 +38,7 @@ for _module, _names in (
     for _name in _names.split():
         callable_object(getattr(_module, _name))(_written_in_python(getattr(sorted_lists, _name)))
 
+callable_object(functools.cmp_to_key)(_written_in_python(compared.cmp_to_key))
 for _whole in (heapq.nsmallest, heapq.nlargest):
     function(_whole)(_written_in_python(getattr(sorted_lists, _whole.__name__)))
 for _fn in (

@@ -261,6 +261,12 @@ def signature(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 
 def _part_of_type(part: Callable[[Any], Any]) -> Handler:
     def handler(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+        if (
+            not kwargs
+            and len(args) == 1
+            and args[0].realize(tx).kind in ("function", "method", "user_object", "tensor")
+        ):
+            return tx.wrap(part(None), None, constant=True)  # no type expression
         if kwargs or len(args) != 1 or not args[0].is_constant():
             raise Unsupported("looking into this type is not traced", remedy="do it outside the function")
         return tx.constant(part(args[0].as_constant()))  # type expressions never change

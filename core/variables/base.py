@@ -181,6 +181,9 @@ class VariableTracker:
 
     def iterate(self, tx: Tracer) -> VariableTracker:
         """iter(object): a tracker with `next_item`."""
+        cls = self.python_type()
+        if not has_special(cls, "__iter__") and not has_special(cls, "__getitem__"):
+            tx.raise_exception(TypeError, f"'{cls.__name__}' object is not iterable")
         raise self.refuse("iteration")
 
     def next_item(self, tx: Tracer) -> VariableTracker | None:

@@ -106,6 +106,8 @@ class BuiltinVariable(VariableTracker):
             return call_pure(tx, fn, args, kwargs)
         if fn is type(None):
             return tx.constant(None)
+        if isinstance(getattr(fn, "__self__", None), type):  # a class method that was looked up outside
+            return tx.wrap(fn.__self__, None, constant=True).get_attr(tx, fn.__name__).call(tx, args, kwargs)
         twin = _of_first_copy(fn)
         if twin is not fn:
             return tx.call_function(tx.wrap(twin, None, constant=True), args, kwargs)

@@ -427,15 +427,17 @@ def _hash(tx: Tracer, obj: VT, /) -> VT:
         return IdentityVariable(hash, obj)
     if (obj.kind in ("constant", "tuple") or cls is frozenset) and obj.look_inside(tx).is_constant():
         value = obj.as_constant()
-        if _hash_is_fixed(value):
+        if _hash_is_fixed(tx, value):
             return fold(tx, hash, [value])
     raise obj.refuse("hash()", remedy="use the object itself as the key")
 
 
-def _hash_is_fixed(value: Any) -> bool:
-    # those by address differ between objects; those of strings only between processes
-    if type(value) in (tuple, frozenset):
-        return all(_hash_is_fixed(item) for item in value)
+def _hash_is_fixed(tx: Tracer, value: Any) -> bool:
+    # those by address differ between objects; those of strings and classes only between processes
+    if find_special(type(value), "__hash__") in (tuple.__hash__, frozenset.__hash__):
+        return all(_hash_is_fixed(tx, item) for item in value)
+    if find_special(type(value), "__hash__") is object.__hash__:
+        return isinstance(value, type) and not tx.is_unreal(value)
     plain = (
         type(value) in (int, bool, float, complex, str, bytes) or find_special(type(value), "__hash__") is int.__hash__
     )
@@ -519,7 +521,8 @@ def _identity(tx: Tracer, value: VT, /) -> VT:
     lasting = value.kind in ("user_object", "module") or held and value.kind == "tensor"
     lasting = lasting or isinstance(found, torch.nn.Parameter)
     if not lasting or found is None or value.source is None:
-        if value.source is None and value.mutable and value.kind not in ("opaque", "unguarded"):
+        single = value.mutable or value.python_type() is frozenset and value.unpack(tx)
+        if value.source is None and single and value.kind not in ("opaque", "unguarded"):
             identity = getattr(value, "identity", None)
             if identity is None:
                 identity = value.identity = IdentityVariable(id, value)  # type: ignore[attr-defined]

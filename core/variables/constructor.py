@@ -67,6 +67,8 @@ def _literal(tx: Tracer, tracker: VT, cls: type) -> Any:
         return tracker.as_constant()
     if find_special(tracker.python_type(), "__index__") is not None:
         return as_index(tx, tracker)
+    if tracker.python_type() in (list, dict, set, tuple, types.FunctionType):
+        run(tx, cls, [tracker.python_type().__new__(tracker.python_type()) if tracker.kind != "function" else run])
     raise Unsupported(f"{cls.__name__}() of {tracker.describe()} is not traced", remedy=OUTSIDE)
 
 
@@ -123,6 +125,11 @@ def _str(tx: Tracer, object: VT | None = None, encoding: VT | None = None, error
 @makes(bytes)
 def _bytes(tx: Tracer, /, *args: VT) -> VT:
     operands = [arg.look_inside(tx) for arg in args]
+    if len(operands) == 1 and isinstance(find_special(operands[0].python_type(), "__bytes__"), types.FunctionType):
+        made = operands[0].call_method(tx, "__bytes__", [], {}).realize(tx)
+        if not issubclass(made.python_type(), bytes):
+            tx.raise_exception(TypeError, f"__bytes__ returned non-bytes (type {made.python_type().__name__})")
+        return made
     if not all(operand.is_constant() for operand in operands):
         raise Unsupported("bytes() of values that only a run can tell is not traced", remedy=OUTSIDE)
     return fold(tx, bytes, [operand.as_constant() for operand in operands])

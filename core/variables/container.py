@@ -124,6 +124,8 @@ class ContainerVariable(VariableTracker):
             tx.raise_exception(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
         if self.has_method(name) or isinstance(found, types.FunctionType):
             return BuiltinMethodVariable(self, name)
+        if isinstance(find_special(cls, name), types.ClassMethodDescriptorType):
+            return tx.wrap(cls, None, constant=True).get_attr(tx, name)
         raise self.refuse(f"the attribute {name!r}")
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:

@@ -87,7 +87,8 @@ class ExceptionVariable(UserObjectVariable):
         """A real exception of the class written in C that this one extends, made with the same arguments."""
         args, kwargs = self.given
         known = all(value.is_constant() for value in (*args, *kwargs.values()))
-        if self.raised_by_python or not known:
+        tells_all = issubclass(self.cls, SyntaxError)  # in its arguments, also where the parser raises it
+        if self.raised_by_python and not tells_all or not known:
             raise self.refuse("reading what C code stored", remedy="look at args")
         base = next(base for base in self.cls.__mro__ if not base.__flags__ & HEAP_TYPE)
         return base(*(arg.as_constant() for arg in args), **{key: value.as_constant() for key, value in kwargs.items()})
@@ -119,7 +120,7 @@ class ExceptionVariable(UserObjectVariable):
     def call_method(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         raw, base = find_on_type(self.cls, name)
         in_c = name in ("__str__", "__repr__") and not isinstance(raw, types.FunctionType)
-        if in_c and all(arg.is_constant() for arg in self.args):
+        if in_c and all(arg.look_inside(tx).is_constant() for arg in self.args):
             if base not in PLAIN_TEXT:
                 if any(isinstance(find_on_type(self.cls, field)[0], FIELDS) for field in self.written):
                     raise self.refuse(f"{name} after a change of its fields")

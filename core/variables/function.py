@@ -391,6 +391,11 @@ class MethodVariable(VariableTracker):
 
     kind = "method"
 
+    def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
+        if not hasattr(types.MethodType, name) and not self.function.is_constant():
+            tx.raise_exception(AttributeError, f"'method' object has no attribute '{name}'")
+        raise self.refuse(f"setting attribute {name!r}")
+
     def __init__(self, function: VT, receiver: VT, source: Any = None) -> None:
         super().__init__(source)
         self.function = function

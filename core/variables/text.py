@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from typing import TYPE_CHECKING, Any
@@ -69,9 +70,10 @@ def _text(tx: Tracer, tracker: VT, function: Any, outer: frozenset[int]) -> str:
     raw = find_special(cls, name)
     if function is str and raw is object.__str__:
         name, raw = "__repr__", find_special(cls, "__repr__")
-    if isinstance(raw, types.FunctionType) and raw.__module__ not in ("enum", "collections", "types"):
+    own = tracker.kind == "user_object" or cls is collections.Counter
+    if isinstance(raw, types.FunctionType) and (own or raw.__module__ not in ("enum", "collections", "types")):
         return _checked(tx, tracker.call_method(tx, name, [], {}).realize(tx), name)
-    if tracker.kind in ("constant", "builtin", "class", "range", "immutable"):
+    if tracker.kind in ("constant", "builtin", "class", "range", "immutable", "type_expression"):
         return run(tx, function, [tracker.as_constant()])
     if tracker.kind == "torch_function":
         return run(tx, function, [tracker.as_python_object()])  # type: ignore[attr-defined]

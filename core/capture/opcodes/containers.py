@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...variables.base import VariableTracker, find_special
+from ...variables.base import VariableTracker, find_special, has_special
 from .host import Host
 
 
@@ -42,7 +42,10 @@ class ContainerOpcodes(Host):
         self.stack[-instruction.arg].set_item(self, key, value)
 
     def LIST_EXTEND(self, instruction: Any) -> None:
-        values = self.pop()
+        values = self.pop().realize(self)
+        cls = values.python_type()
+        if not has_special(cls, "__iter__") and not has_special(cls, "__getitem__"):
+            self.raise_exception(TypeError, f"Value after * must be an iterable, not {cls.__name__}")
         self.stack[-instruction.arg].call_method(self, "extend", [values], {})
 
     def SET_UPDATE(self, instruction: Any) -> None:

@@ -1,0 +1,117 @@
+"""Texts, hashes, conversions and orders of values in their less usual forms, compared with eager by text."""
+
+import collections
+import functools
+import typing
+
+import pytest
+import torch
+
+import core
+
+X = torch.ones(2)
+from_hex = float.fromhex
+
+
+def agrees(function):
+    """Whether the function gives in one graph, beside an operation of tensors, what it gives in Python."""
+
+    def program(x):
+        return repr(function()), x + 1
+
+    return core.compile(program, backend="eager", fullgraph=True)(X)[0] == repr(function())
+
+
+def error_of(call, *args):
+    try:
+        return call(*args)
+    except (TypeError, ValueError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+class Rows(collections.UserList):
+    """As it is."""
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+def errors_of_a_parser():
+    def read(text):
+        try:
+            compile(text, "<text>", "exec")
+        except SyntaxError as error:
+            return str(error), error.lineno, error.msg
+
+    return read("1 +"), read("x = (")
+
+
+def orders_of_a_function():
+    key = functools.cmp_to_key(lambda x, y: (x > y) - (x < y))
+    backwards = sorted([3, 1, 2], key=functools.cmp_to_key(lambda x, y: y - x))
+    return backwards, max([1, 4], key=key), key(1) < key(2), key(1) == key(1), key(2) >= key(3)
+
+
+def what_can_not_be_walked():
+    return error_of(iter, len), error_of(list, 5), error_of(lambda: [*print]), error_of(lambda: next(iter(X.dim)))
+
+
+def texts_of_collections():
+    counted = collections.Counter("aab"), collections.Counter()
+    return repr(counted), str(Rows([1, 2])), repr(collections.UserDict(a=1)), repr(int | str), repr(list[int])
+
+
+def numbers_from_texts_and_bytes():
+    return from_hex("0x1.8p1"), float.fromhex("0x2p0"), int.from_bytes(b"\x01\x02", "big"), error_of(from_hex, "zz")
+
+
+def hashes_and_addresses():
+    frozen = frozenset([1])
+    same = hash(Pair(1, 2)) == hash((1, 2)), hash((int, 1)) == hash((int, 1)), {Pair(1, 2): 1}[1, 2]
+    return same, id(frozen) == id(frozenset(frozen)), id(frozen) == id(frozenset([1]))
+
+
+def conversions():
+    class Written:
+        def __init__(self, value):
+            self.value = value
+
+        def __bytes__(self):
+            return self.value
+
+        def method(self):
+            pass
+
+    refused = [error_of(complex, {}), error_of(int, []), error_of(float, (1,)), error_of(bytes, Written(1))]
+    refused.append(error_of(lambda: setattr(Written(1).method, "x", 1)))
+    return (
+        bytes(Written(b"q")),
+        refused,
+        {}.fromkeys("ab", 1),
+        typing.get_origin(conversions),
+        typing.get_args(list[int]),
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        errors_of_a_parser,
+        orders_of_a_function,
+        what_can_not_be_walked,
+        texts_of_collections,
+        numbers_from_texts_and_bytes,
+        hashes_and_addresses,
+        conversions,
+    ],
+)
+def test_as_in_python(function):
+    assert agrees(function)
+
+
+def test_keys_of_a_function_for_items_that_only_a_run_can_tell():
+    def program(x):
+        rows = sorted([(2, x), (1, x + 1)], key=functools.cmp_to_key(lambda a, b: a[0] - b[0]))
+        return rows[0][1] * 2 + rows[1][1]
+
+    assert torch.equal(core.compile(program, backend="eager", fullgraph=True)(X), program(X))

@@ -88,7 +88,7 @@ def build_artifact(
     except CompileFailed as error:
         raise _failed(resolved, f"failed: {error}", where, "see the compiler's log above") from error
     except Exception as error:  # the plugin boundary: whatever comes out of it is named after the plugin and raised
-        raise _plugin_bug(resolved, f"raised {type(error).__name__} while compiling: {error}", where) from error
+        raise _plugin_bug(resolved, f"raised {type(error).__name__} while compiling: {error}", where, error) from error
     if not isinstance(artifact, Artifact) or not callable(artifact.call):
         raise _plugin_bug(resolved, f"returned {type(artifact).__name__}, not a core.plugin.Artifact", where)
     seconds = time.perf_counter() - began
@@ -127,10 +127,11 @@ def _failed(resolved: ResolvedBackend, what: str, where: UserLine | None, remedy
     return BackendFailed(f"backend {resolved.label} {what}", where=where, instead="nothing was compiled", remedy=remedy)
 
 
-def _plugin_bug(resolved: ResolvedBackend, what: str, where: UserLine | None) -> BackendFailed:
+def _plugin_bug(
+    resolved: ResolvedBackend, what: str, where: UserLine | None, error: Exception | None = None
+) -> BackendFailed:
     if not resolved.distribution:  # a callable or object of the user's own
         return _failed(resolved, what, where, "the error below is the backend's own")
-    report = f"report it at {resolved.issues}" if resolved.issues else f"report it to {resolved.distribution}"
     return PluginBug(
         f"backend {resolved.label} {what}",
         dist=resolved.distribution,
@@ -138,5 +139,5 @@ def _plugin_bug(resolved: ResolvedBackend, what: str, where: UserLine | None) ->
         issues_url=resolved.issues,
         where=where,
         instead="nothing was compiled",
-        remedy=f"{report}, or choose another backend",
+        remedy=resolved.remedy_of(error),
     )

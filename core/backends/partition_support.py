@@ -93,7 +93,7 @@ class Verdicts:
         except Exception as error:  # the plugin boundary: whatever comes out of it is named after the plugin and raised
             if _asks_about_data(error):
                 return Support("no", "the backend asks for a size that only the data knows")
-            raise self._bug(node, f"raised {type(error).__name__}: {error}") from error
+            raise self._bug(node, f"raised {type(error).__name__}: {error}", error) from error
         if not isinstance(answer, Support) or answer.kind not in KINDS:
             raise self._bug(node, f"answered {answer!r}, not a Support of {', '.join(map(repr, KINDS))}")
         return answer
@@ -122,12 +122,11 @@ class Verdicts:
             return "it takes the whole result of an operator with several results"
         return ""
 
-    def _bug(self, node: fx.Node, what: str) -> BackendFailed:
+    def _bug(self, node: fx.Node, what: str, error: Exception | None = None) -> BackendFailed:
         resolved, text = self.resolved, f"backend {self.resolved.label}: supports({node.name}) {what}"
         where, instead = user_line(node), "nothing was compiled"
         if not resolved.distribution:
             return BackendFailed(text, where=where, instead=instead, remedy="the error is the backend's own")
-        report = f"report it at {resolved.issues}" if resolved.issues else f"report it to {resolved.distribution}"
         return PluginBug(
             text,
             dist=resolved.distribution,
@@ -135,7 +134,7 @@ class Verdicts:
             issues_url=resolved.issues,
             where=where,
             instead=instead,
-            remedy=f"{report}, or choose another backend",
+            remedy=resolved.remedy_of(error),
         )
 
 

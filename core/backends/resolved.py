@@ -44,6 +44,14 @@ class ResolvedBackend:
     estimate: Callable[..., Any] = field(init=False)
     teardown: Callable[..., Any] = field(init=False)
 
+    def remedy_of(self, error: BaseException | None) -> str:
+        """What to do about an exception that left the plugin: what can't be imported is no bug of its own."""
+        if isinstance(error, ImportError):
+            lines = f"`python -m core info {self.name}` has its pip line (requires_pip)"
+            return f"reinstall what {self.distribution} needs, with pip's --force-reinstall: {lines}"
+        report = f"report it at {self.issues}" if self.issues else f"report it to {self.distribution}"
+        return f"{report}, or choose another backend"
+
     def __post_init__(self) -> None:
         for hook in DIRECTED:
             setattr(self, hook, self.overrides.get(hook) or getattr(self.backend, hook))

@@ -279,6 +279,21 @@ def test_a_distributions_fault_says_where_to_report_it():
     assert "recording (core-recording 2.5)" in caught.value.what
 
 
+@pytest.mark.parametrize("hook", ["compile", "supports"])
+def test_a_runtime_that_can_not_be_imported_is_to_be_installed_again(hook):
+    class Damaged(Recording):
+        def raises(self, *_):
+            raise ImportError("libruntime.so.1: cannot open shared object file")
+
+    setattr(Damaged, hook, Damaged.raises)
+    resolved = resolve_backend(Damaged())
+    resolved.distribution, resolved.version = "core-recording", "2.5"
+    x, w = inputs()
+    with pytest.raises(PluginBug, match="libruntime") as caught:
+        compiled(program, x, w, backend=resolved)
+    assert "reinstall what core-recording needs" in caught.value.remedy and "report" not in caught.value.remedy
+
+
 WRONG_RESULTS = {
     "number of outputs": (lambda results: results[:1], "1 outputs, the graph has 2"),
     "dtype": (lambda results: (results[0].double(), results[1]), "output 0 with dtype torch.float64"),

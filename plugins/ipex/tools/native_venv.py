@@ -94,15 +94,17 @@ def asked(folder: Path, program: str) -> str:
     return done.stdout
 
 
-def pip(folder: Path, *arguments: str) -> int:
-    """pip in the environment, without the constraints of this machine."""
+def pip(folder: Path, *arguments: str, quiet: bool = False) -> int:
+    """pip in the environment, without the constraints of this machine. quiet: nobody is to read what it says."""
     clean = {**os.environ, "PIP_CONSTRAINT": os.devnull}
-    return subprocess.run([python_of(folder), "-m", "pip", *arguments], env=clean, check=False).returncode
+    words = subprocess.DEVNULL if quiet else None
+    command = [python_of(folder), "-m", "pip", *arguments]
+    return subprocess.run(command, env=clean, check=False, stdout=words, stderr=words).returncode
 
 
 def cpu_build(folder: Path) -> bool:
     """Whether a build of torch for CPUs is to be had from where pip looks."""
-    return pip(folder, "install", "-q", "--dry-run", "--no-deps", f"torch=={TORCH}.0+cpu") == 0
+    return pip(folder, "install", "--dry-run", "--no-deps", f"torch=={TORCH}.0+cpu", quiet=True) == 0
 
 
 def mismatch(versions: dict[str, str]) -> str:

@@ -23,6 +23,7 @@ from ..bytecode.instruction import ExceptionEntry, Instruction
 from ..errors import CoreError, UserLine
 from ..events import FellBack
 from ..events import emit as emit_event
+from ..graph.captured import CapturedGraph
 from ..graph.repeatable import Footprint
 from ..options import strict
 from ..torch_compat import peer, tracing
@@ -65,6 +66,7 @@ class AsWritten:
         self.left = Footprint(frozenset())
         self.in_order = False
         self.restores = False
+        self.undoes = False
         self.draws = False
         self.checks = False
         self.graph: Any = None
@@ -117,7 +119,7 @@ class AsWritten:
             return "draws random numbers"
         if written:
             return left.why
-        names = left.lasting | left.writing if self.in_order else left.lasting
+        names = left.lasting | left.writing if self.in_order and not self.undoes else left.lasting
         if not names:
             return ""
         if node is None or not self.in_order:
@@ -216,6 +218,11 @@ def _own_frame() -> types.FrameType:
     return sys._getframe()
 
 
+def _undo(tensor: torch.Tensor, before: torch.Tensor) -> None:
+    with torch.no_grad():
+        tensor.copy_(before)
+
+
 class WayOut:
     """Writes the way out of one replacement code. `wrong` is where a check on a tensor goes that fails."""
 
@@ -230,6 +237,23 @@ class WayOut:
         self.target.draws = bool(self._draws)
         self._saved: str | None = None
         self._kept: list[Any] = []
+        self._tensors: list[tuple[str, str]] = []
+
+    def keep_written(self, emitter: Any, graph: CapturedGraph) -> list[Instruction]:
+        """What the frame begins with where a failure has to undo what the graph writes to. A history is not undone."""
+        if graph.needs_grad:
+            return []
+        self.target.undoes = True
+        loader = CodeEmitter(self.frame)
+        for item in (graph.inputs[index] for index in sorted(graph.mutated)):
+            places = emitter.temporary(), emitter.temporary()
+            loader.load_const(item.real) if item.lifted else loader.load_source(item.source)
+            loader.add([*emit.dup_top(), *emit.store_fast(places[0])])
+            loader.call_method("detach", [])
+            loader.call_method("clone", [])
+            loader.add(emit.store_fast(places[1]))
+            self._tensors.append(places)
+        return loader.out
 
     def begin(self, emitter: Any) -> list[Instruction]:
         """What the frame begins with: the state of the generators is kept where it may be needed again."""
@@ -265,6 +289,7 @@ class WayOut:
             emitter.call(1)
             emitter.pop_top()
         put_back(emitter, self._kept)
+        put_back(emitter, self._tensors, _undo)
         emitter.add(emit.load_fast_bound(way))
         names = argument_names(self.frame.code)
         freevars = self.frame.code.co_freevars

@@ -3,8 +3,8 @@ anew because the graph has left something behind: the graph ends before them, an
 
 Asked after each operation is added to the graph. Code without such a `try` loses nothing, nor does a graph that only
 computes: as_written.py sees to it. A `finally` of a block that begins in the traced code is not asked about: what it
-would undo, the graph that failed has not done. Under fullgraph, where a break is no way out, the error leaves the
-function.
+would undo, the graph that failed has not done. Under fullgraph, where a break is no way out, the entry keeps what the
+graph writes to as it was, and puts it back for the frame to begin anew.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ def refuse_uncatchable(tx: Any, mark: int) -> None:
     trace = tx.trace
     if trace.raises_into is not None and any(is_lasting(call) for call in added):
         raise _refusal(tx, trace.raises_into)  # a functional graph runs them in the order that suits it
-    if tx.builder.in_region or trace.options.fullgraph or not any(map(may_raise, added)):
+    if tx.builder.in_region or not any(map(may_raise, added)):
         return
     seen_by = _seen_by(tx, added)
     if seen_by is None:
         return
     storages = tx.builder.input_storages() if trace.in_order else frozenset()
+    if trace.options.fullgraph:
+        trace.undoes = trace.undoes or any(writes_to(call, storages) for call in calls)
+        return
     if any(is_lasting(call) or writes_to(call, storages) for call in calls):
         refusal = _refusal(tx, str(added[-1].op))
         refusal.from_around = seen_by is not tx

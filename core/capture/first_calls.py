@@ -189,10 +189,10 @@ def keep_states(loader: Any, draws: Sequence[Draw | Seeded], temporary: Callable
     return kept
 
 
-def put_back(emitter: Any, kept: Sequence[tuple[str, str]]) -> None:
-    """Restore what `keep_states` stored."""
+def put_back(emitter: Any, kept: Sequence[tuple[str, str]], put: Callable[[Any, Any], None] | None = None) -> None:
+    """Restore what `keep_states` stored; put: of other things than generators."""
     for generator, state in kept:
-        emitter.load_const(put_state)
+        emitter.load_const(put or put_state)
         emitter.add([*emit.load_fast_bound(generator), *emit.load_fast_bound(state)])
         emitter.call(2)
         emitter.pop_top()

@@ -67,6 +67,8 @@ def build(
         way_out.target.covers(left, compiled, bound)
         table = [*table, way_out.protects(prefix)]
         before = way_out.begin(emitter)
+        if trace.undoes:
+            before += way_out.keep_written(emitter, graph)
         way_out.write(emitter)
         trace.as_written = way_out.target
     elif trace.builder.has_symbols:

@@ -51,6 +51,7 @@ class Trace:
     assumptions: list[Any] = field(default_factory=list)  # truths of tensors; see assumptions.py
     in_order: bool = True  # the backend runs the graph as captured, writes and all; False: it writes at the end
     raises_into: str | None = None  # an operation that may raise inside a try; see caught_errors.py
+    undoes: bool = False  # a failure of the graph has to undo its writes; see caught_errors.py
     as_written: Any = None  # the way out of the graph's call; see as_written.py
     made_again: dict[int, VariableTracker] = field(default_factory=dict)  # of those: classes that the code makes anew
     stand_ins: dict[int, Any] = field(default_factory=dict)  # by id of the tracker; see stand_ins.py

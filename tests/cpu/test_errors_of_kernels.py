@@ -609,22 +609,53 @@ def test_code_that_would_not_see_the_error_is_one_graph():
 
 
 @BACKENDS
-def test_under_fullgraph_the_error_leaves_the_function(backend):
-    def fn(x, i):
+def test_under_fullgraph_what_the_graph_wrote_is_undone(backend):
+    held = X.clone()
+
+    def caught(x, i):
+        LOG.append("before")
         x.add_(1)
+        held.mul_(2)
+        try:
+            y = x[i]
+            LOG.append("after")
+        except IndexError:
+            LOG.append("caught")
+            y = x * held
+        x[1:].mul_(3)
+        return y, held.clone()
+
+    def suppressed(x, i):
+        x.add_(1)
+        with contextlib.suppress(IndexError):
+            return x[i]
+        return x * 2
+
+    agree(suppressed, good, bad, good, backend=backend, ran_again=1, fullgraph=True)
+    core.reset()
+    fast = core.compile(caught, backend=backend, fullgraph=True)
+    for make in (good, bad, good, bad):
+        ended = []
+        for fn in (caught, fast):
+            held.copy_(X)
+            ended.append((outcome(fn, *make()), held.clone()))
+        assert same(*ended), ended
+
+
+def test_under_fullgraph_a_history_is_not_undone_and_the_error_leaves_the_function():
+    def fn(x, w, i):
+        x.mul_(w)
         try:
             return x[i]
         except IndexError:
             return x
 
     core.reset()
-    fast = core.compile(fn, backend=backend, fullgraph=True)
-    assert torch.equal(fast(*good()), (X + 1)[GOOD])
-    if backend == "eager":
-        with pytest.raises(IndexError):
-            fast(*bad())
-    else:
-        assert torch.equal(fast(*bad()), X + 1)
+    fast = core.compile(fn, backend="eager", fullgraph=True)
+    w = torch.ones(4, requires_grad=True)
+    assert torch.equal(fast(X.clone(), w, GOOD), X[GOOD])
+    with pytest.raises(IndexError):
+        fast(X.clone(), w, BAD)
 
 
 @BACKENDS

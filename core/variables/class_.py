@@ -233,9 +233,9 @@ class ClassVariable(VariableTracker):
 
     def get_item(self, tx: Tracer, key: VT) -> VT:
         """cls[key]; generics with their parameters given are made, and kept, by the typing module."""
-        own = self._own(tx, "__getitem__")
-        if own is not None:
-            return own.call(tx, [key], {})
+        own, _ = find_on_type(type(self.cls), "__getitem__")
+        if isinstance(own, types.FunctionType):
+            return self.bind_special(tx, own).call(tx, [key], {})
         maker, _ = find_on_type(self.cls, "__class_getitem__")
         key = key.look_inside(tx)
         if find_on_type(type(self.cls), "__getitem__")[0] is MISSING and isinstance(maker, classmethod):

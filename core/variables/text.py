@@ -32,15 +32,18 @@ def format_value(tx: Tracer, value: VT, spec: VT | None = None) -> VT:
     """format(object, spec)."""
     value = value.realize(tx)
     spec = spec.realize(tx) if spec is not None else tx.constant("")
-    if spec.kind == "constant" and spec.as_constant() == "" and late_text(value, str) is not None:
-        return late_text(value, str)  # type: ignore[return-value]
+    own = isinstance(find_special(value.python_type(), "__format__"), types.FunctionType)
+    plain = not own and spec.kind == "constant" and spec.as_constant() == ""
+    address = late_text(value, str) if plain else None
+    if address is not None:
+        return address
     later = text_later(tx, format, [value, spec])
     if later is not None:
         return later
     if value.kind == "symbolic":
         value = value.specialize(tx)  # type: ignore[attr-defined]
     cls = value.python_type()
-    if isinstance(find_special(cls, "__format__"), types.FunctionType):
+    if own:
         return checked(tx, "__format__", cls, value.call_method(tx, "__format__", [spec], {}))
     if value.kind in ("constant", "immutable"):
         return value.call_method(tx, "__format__", [spec], {})

@@ -123,6 +123,34 @@ class Proxy:
         return target if name == "_target" else getattr(target, name)
 
 
+class Mode(str, enum.Enum):
+    FAST = "fast"
+    SLOW = "slow"
+
+
+class Worded(enum.StrEnum):
+    june = enum.auto()
+
+
+def members_by_name():
+    class Made(enum.StrEnum):
+        a = enum.auto()
+
+    return Mode["FAST"], Mode["SLOW"].value, Worded["june"], Made["a"].value, error_of(lambda: Mode["none"])
+
+
+def formats_of_the_class():
+    class Formatted:
+        def __format__(self, spec):
+            return "<" + spec + ">"
+
+    class Wrong:
+        def __format__(self, spec):
+            return 1.0
+
+    return f"{Formatted()} {Formatted():x}", error_of(format, Wrong()), error_of(lambda: f"{Wrong()}")
+
+
 def texts_with_addresses():
     one, two = Plain(), Plain()
     texts = ["%r, %s" % (one, 1), f"{one!r}: {two} {3}", "<" + repr(one) + ">", "%s" % one, "%s%%%s" % (one, 2)]
@@ -285,6 +313,8 @@ def flags_by_number():
         protocols_in_part,
         flags_by_number,
         texts_with_addresses,
+        members_by_name,
+        formats_of_the_class,
         objects_that_pass_for_others,
         lambda: list(Keeping.fromkeys("ab", value=0).items()),
         lambda: Doubled.from_bytes(b"\x02"),

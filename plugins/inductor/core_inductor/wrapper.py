@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from .cpp import math as cpp_math
+from .cpp.accumulate import print_accumulate
 from .cpp.context import Signature
 from .cpp.ops import Expressions
 from .cpp.printer import print_kernel
 from .ir import expr
 from .ir.expr import Index
 from .ir.graph import LoopGraph, leaves
-from .ir.nodes import Extern, ExternResult, Input, Loops, Node, Scalar, Strided, dense_strides
+from .ir.nodes import Accumulate, Extern, ExternResult, Input, Loops, Node, Scalar, Strided, dense_strides
 from .runtime.spec import KernelSpec, OutputSpec
 from .sched.memory import CallStep, KernelStep, NumberStep, Plan, Step, reads
 
@@ -240,21 +241,8 @@ class WrapperPrinter:
         signature = Signature([*kernel.inputs, *step.extra], kernel.outputs, ints, floats, in_place)
         text, parallel = print_kernel(kernel, signature, self.expressions)
         function = self.functions.setdefault(text, f"k{len(self.functions)}")
-        spec = KernelSpec(
-            function,
-            len(arguments),
-            outputs,
-            tuple(step.reuse),
-            len(ints) + len(extra_ints),
-            len(floats),
-            parallel,
-        )
-        position, bound = self.specs.get(spec, (-1, ""))
-        if position < 0:
-            same = sum(1 for known in self.specs if known.name == function)
-            position, bound = len(self.specs), function if not same else f"{function}_{same}"
-            self.specs[spec] = (position, bound)
-        bound = self.bind(f"kernel({position})", bound)
+        numbers = len(ints) + len(extra_ints), len(floats)
+        bound = self.callable(KernelSpec(function, len(arguments), outputs, tuple(step.reuse), *numbers, parallel))
         texts = [self.names[n] for n in arguments]
         texts += ints
         self.sizes.update(ints)
@@ -266,6 +254,28 @@ class WrapperPrinter:
         self.lines.append(f"{targets} = {bound}({', '.join(texts)})")
         self.launches += 1
         self.provenance.setdefault(function, list(dict.fromkeys(str(o) for o in kernel.origins)))
+
+    def callable(self, spec: KernelSpec) -> str:
+        """The name of a kernel's callable; equal ones are one."""
+        function = spec.name
+        position, bound = self.specs.get(spec, (-1, ""))
+        if position < 0:
+            same = sum(1 for known in self.specs if known.name == function)
+            position, bound = len(self.specs), function if not same else f"{function}_{same}"
+            self.specs[spec] = (position, bound)
+        return self.bind(f"kernel({position})", bound)
+
+    def accumulate(self, call: Extern, what: Accumulate) -> None:
+        """The kernel that stands for a call."""
+        text, parallel = print_accumulate(what, self.expressions)
+        function = self.functions.setdefault(text, f"k{len(self.functions)}")
+        (result,) = call.results
+        output = self.output_spec(result, [], [])
+        bound = self.callable(KernelSpec(function, len(call.args), (output,), parallel=parallel))
+        name = self.names[result] = self.fresh_name()
+        self.lines.append(f"{name} = {bound}({', '.join(self.argument(a) for a in call.args)})")
+        self.launches += 1
+        self.provenance.setdefault(function, [str(call.origin)])
 
     def output_spec(self, node: Node, names: list[str], extra: list[Index]) -> OutputSpec:
         """Sizes and strides of an output; symbolic ones become extra int arguments."""
@@ -285,6 +295,9 @@ class WrapperPrinter:
     def call(self, step: CallStep) -> None:
         """An extern call, its results, and the check of strides that kernels rely on."""
         call = step.call
+        if call.kernel is not None:
+            self.accumulate(call, call.kernel)
+            return
         out = step.out
         linear = None if out is not None else linear_form(call)
         if linear is not None:

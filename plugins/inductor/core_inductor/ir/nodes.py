@@ -135,6 +135,27 @@ class Reduce(Loops):
         return loop_vars(self.sizes) + loop_vars(self.reduced, "r")
 
 
+@dataclass(frozen=True)
+class Accumulate:
+    """A kernel that is no loop over its result: base of [outer, size, inner], to which each of source of
+    [outer, count, inner] is added at a position along the second dimension.
+
+    The index has one position a row, [outer, count] or, shared by the outer ones, [count]; or `elements` of the source
+    have their own. wraps: negative positions count from the end; code: the failure of one out of range.
+    """
+
+    outer: int
+    size: int
+    inner: int
+    count: int
+    dtype: str
+    index_dtype: str
+    shared: bool
+    elements: bool
+    wraps: bool
+    code: int
+
+
 @dataclass(eq=False)
 class Extern:
     """A call of ATen (or of any callable) with real tensors.
@@ -144,7 +165,8 @@ class Extern:
     returned tensor that is used, in `result_paths` order. fresh: no result shares storage with an argument.
     binds: the symbol that the returned number is; size_binds: symbols that first appear as sizes of results.
     out: the callable's out= variant accepts the first result. order: random or otherwise effectful, kept in order.
-    negated: the result may be a view that is negated lazily, by a bit that kernels don't read.
+    negated: the result may be a view that is negated lazily, by a bit that kernels don't read. kernel: what is printed
+    in place of a call; its arguments are contiguous.
     """
 
     name: str
@@ -159,6 +181,7 @@ class Extern:
     out_path: str | None = None
     binds: str | None = None
     size_binds: list[tuple[str, ExternResult, int]] = field(default_factory=list)
+    kernel: Accumulate | None = None
     origin: Any = field(default=None, repr=False)
 
 

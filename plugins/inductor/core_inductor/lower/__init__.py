@@ -4,7 +4,19 @@ Enters: an fx graph of ATen overloads with fake values. Leaves: a `LoopGraph`. A
 returns NotImplemented, and the operation is called as it is. This folder must not know kernels, C++ or Triton.
 """
 
-from . import activation, creation, foreach, index, norm, pointwise, pool, reduce, view
+from . import accumulate, activation, creation, foreach, index, norm, pointwise, pool, reduce, view
 from .lowering import GraphLowering
 
-__all__ = ["GraphLowering", "activation", "creation", "foreach", "index", "norm", "pointwise", "pool", "reduce", "view"]
+__all__ = [
+    "GraphLowering",
+    "accumulate",
+    "activation",
+    "creation",
+    "foreach",
+    "index",
+    "norm",
+    "pointwise",
+    "pool",
+    "reduce",
+    "view",
+]

@@ -145,7 +145,8 @@ def _result(lowering: GraphLowering, call: Extern, fake: torch.Tensor, position:
     made = ExternResult(name, *lowering.geometry(fake), dtype_name(fake.dtype), extern=call, position=position)
     schema = getattr(call.target, "_schema", None)
     made.strided = fake.layout == torch.strided
-    made.trusted_strides = schema is not None and schema.name in CONTIGUOUS_RESULT or not made.strided
+    known = call.kernel is not None or schema is not None and schema.name in CONTIGUOUS_RESULT
+    made.trusted_strides = known or not made.strided
     call.results.append(made)
     for dim, size in enumerate(made.sizes):
         symbol = lone_size(size)

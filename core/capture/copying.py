@@ -196,6 +196,9 @@ class Copier:
         own = self._own_method(value)
         if own is not None:
             return self.tx.call_function(own, [self.memo] if self.memo is not None else [])
+        reduced = self._reduced(value)
+        if reduced is not None:
+            return self._rebuilt(value, reduced)
         self._check_reduction(value)
         made = self.keep(value, self._new(value.cls))
         self._copy_state(value, made)
@@ -214,6 +217,30 @@ class Copier:
         nothing = self.tx.constant(None)
         found = BuiltinVariable(getattr).call(self.tx, [value, self.tx.constant("__deepcopy__"), nothing], {})
         return None if found is nothing else found
+
+    def _reduced(self, value: UserObjectVariable) -> VT | None:
+        """What a reduction of the class's own gives; None for a class without one."""
+        if value.cls in copyreg.dispatch_table:
+            return None
+        for name, args in (("__reduce_ex__", [self.tx.constant(4)]), ("__reduce__", [])):
+            found, _ = find_on_type(value.cls, name)
+            if isinstance(found, types.FunctionType):
+                return value.call_method(self.tx, name, args, {}).realize(self.tx)
+            if name == "__reduce_ex__" and found is not object.__reduce_ex__:
+                return None
+        return None
+
+    def _rebuilt(self, value: VT, reduced: VT) -> VT:
+        if issubclass(reduced.python_type(), str):
+            return value
+        parts = [part.realize(self.tx) for part in reduced.unpack(self.tx)]
+        if self.deep:
+            items = [self.tx.new_list(part.unpack(self.tx)) for part in parts[3:] if not self.tx.is_none(part)]
+            if len(items) != len(parts[3:]):
+                raise Unsupported(f"copying {value.describe()} is not traced", remedy=REMEDY)
+            parts[1:] = [self(part) for part in (*parts[1:3], *items)]
+        made: VT = self.tx.inline(copy._reconstruct, [value, self.tx.constant(None), *parts])  # type: ignore[attr-defined]
+        return made.realize(self.tx)
 
     def _check_reduction(self, value: UserObjectVariable) -> None:
         """Only the reduction that object.__reduce_ex__ gives by default is followed."""

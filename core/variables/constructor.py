@@ -67,8 +67,8 @@ def _literal(tx: Tracer, tracker: VT, cls: type) -> Any:
         return tracker.as_constant()
     if find_special(tracker.python_type(), "__index__") is not None:
         return as_index(tx, tracker)
-    if tracker.python_type() in (list, dict, set, tuple, types.FunctionType):
-        run(tx, cls, [tracker.python_type().__new__(tracker.python_type()) if tracker.kind != "function" else run])
+    if tracker.kind == "function" or tracker.python_type() in (list, dict, set, tuple):
+        return run if tracker.kind == "function" else tracker.python_type()()  # no number is made of any of these
     raise Unsupported(f"{cls.__name__}() of {tracker.describe()} is not traced", remedy=OUTSIDE)
 
 

@@ -123,7 +123,7 @@ class Proxy:
         return target if name == "_target" else getattr(target, name)
 
 
-class Mode(str, enum.Enum):
+class Mode(str, enum.Enum):  # noqa: UP042
     FAST = "fast"
     SLOW = "slow"
 

@@ -1,6 +1,7 @@
 """Texts, hashes, conversions and orders of values in their less usual forms, compared with eager by text."""
 
 import collections
+import copy
 import functools
 import typing
 
@@ -115,3 +116,32 @@ def test_keys_of_a_function_for_items_that_only_a_run_can_tell():
         return rows[0][1] * 2 + rows[1][1]
 
     assert torch.equal(core.compile(program, backend="eager", fullgraph=True)(X), program(X))
+
+
+class Reduced:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    def __reduce__(self):
+        return type(self), (self.a, self.b), {"c": [1, 2]}
+
+
+class Rebuilt(list):
+    def __reduce__(self):
+        return type(self), (), {"n": 1}, iter(list(self))
+
+
+class Named:
+    def __reduce__(self):
+        return "Named"
+
+
+def test_copies_follow_a_reduction_of_the_class():
+    def copied():
+        made, rows, named = Reduced([1], 2), Rebuilt([1, [2]]), Named()
+        flat, deep = copy.copy(made), copy.deepcopy(made)
+        few, all_ = copy.copy(rows), copy.deepcopy(rows)
+        same = flat.a is made.a, deep.a is made.a, copy.copy(named) is named, few[1] is rows[1], all_[1] is rows[1]
+        return same, deep.a, flat.c, deep.c, type(flat) is Reduced, list(few), few.n, list(all_)
+
+    assert agrees(copied)

@@ -352,7 +352,8 @@ def _cut(joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[fx.
 def _fixed_points(
     joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[fx.Node], candidates: frozenset[fx.Node]
 ) -> frozenset[fx.Node]:
-    """Nodes that the backward can't compute: inputs, and what the forward computes at a cost (or after a long chain).
+    """Nodes that the backward can't compute: inputs and their sizes, and what the forward computes at a cost (or after a
+    long chain).
 
     A value that only the backward needs is computed there once, whatever it costs. `must_recompute` in a node's meta (a
     checkpointed region) makes it cheap by decree.
@@ -363,13 +364,18 @@ def _fixed_points(
         if node not in candidates:
             continue
         chain = max((length[operand] for operand in node.all_input_nodes if operand in length), default=0)
-        placed = node.op == "placeholder" or (node in forward and is_impure(node))
+        placed = node.op == "placeholder" or (node in forward and is_impure(node)) or _is_read_off(node)
         savable = isinstance(node.meta.get("val"), torch.Tensor) and not is_view(node)
         dear = not _is_recomputable(node) or (chain >= LONGEST_RECOMPUTE and savable)
         if placed or (node in forward and dear and not node.meta.get("must_recompute")):
             fixed.add(node)
         length[node] = 0 if node in fixed else chain + (0 if is_view(node) or is_number(node) else 1)
     return frozenset(fixed)
+
+
+def _is_read_off(node: fx.Node) -> bool:
+    """True for a size of a tensor: eager keeps the number, and a program may write to the tensor."""
+    return is_number(node) and any(not is_number(operand) for operand in node.all_input_nodes)
 
 
 def _not_kept_by_eager(joint: JointNodes, backward: frozenset[fx.Node], candidates: frozenset[fx.Node]) -> set[fx.Node]:

@@ -506,3 +506,25 @@ def test_constants_are_read_as_they_are_where_aot_autograd_has_traced_the_graph(
         assert torch.allclose(compiled(x), fn(x))
         (ours,), (theirs,) = (torch.autograd.grad(each(x).abs().sum(), x) for each in (compiled, fn))
         assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("squared", [True, False], ids=["beside a square", "alone"])
+def test_a_backward_that_needs_a_size_does_not_need_the_tensor(squared, backend):
+    def fn(x):
+        part = x[0].clone()
+        if squared:
+            (x * x).sum().backward(retain_graph=True)
+        print(end="")
+        x.add_(1)
+        return x, part
+
+    core.reset()
+    compiled = core.compile(fn, backend=backend, dynamic=True)
+    for size in (3, 5):
+        gradients = []
+        for each in (fn, compiled):
+            leaf = torch.ones(size, 4, requires_grad=True)
+            sum(result.sum() for result in each(leaf * 1)).backward()
+            gradients.append(leaf.grad)
+        assert torch.equal(*gradients)

@@ -150,7 +150,7 @@ class CapturePolicy:
         if self.dynamic is False or not wanted:
             return None
         self.numbers[name] = value
-        return self._as_symbol(tx, value, source)
+        return self.number_of(tx, value, source)
 
     def _counts_turns(self, source: Any) -> bool:
         """True for what a loop that is under way gives next: it differs on the next turn."""
@@ -161,12 +161,13 @@ class CapturePolicy:
 
     def _declared_number(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable:
         known = source.name() in tx.trace.numbers
-        result = self._as_symbol(tx, value, source)
+        result = self.number_of(tx, value, source)
         if not known and self.relations is not None:
             self.relations.number(tx.builder.shape_env, source.name(), result.symbol)
         return result
 
-    def _as_symbol(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable:
+    def number_of(self, tx: Any, value: int | float, source: Any) -> SymbolicVariable:
+        """The tracker of a number that is a symbol."""
         tx.guard(source, TypeIs(type(value)))
         known = tx.trace.numbers.get(source.name())
         if known is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import torch
@@ -33,7 +34,7 @@ from ..variables.symbolic import SymbolicVariable
 from ..variables.tensor import TensorVariable
 from ..variables.wrapper_class import check_class
 from ..variables.wrapper_tensor import WrapperTensorVariable
-from . import known_buffers, policy, wrapping
+from . import input_numbers, known_buffers, policy, wrapping
 from .caught_errors import may_come_later, refuse_uncatchable
 from .first_calls import refuse_drawing
 from .opcodes.host import Host
@@ -171,6 +172,9 @@ class TracerServices(Host):
     def learn(self, values: Iterable[VT]) -> None:
         known_buffers.learn(self, values)
 
+    def decision(self, tensor: Any) -> bool | None:
+        return input_numbers.decision(self, tensor)
+
     def draw(self, generator: VT, method: str, values: Sequence[Any], keywords: dict[str, Any]) -> VT:
         from .first_calls import draw
 
@@ -248,6 +252,10 @@ class TracerServices(Host):
         except Unsupported as refusal:
             if isinstance(refusal, NeedsSymbols):
                 self.learn(known_buffers.numbers_among(self, (*args, *kwargs.values())))
+                read = input_numbers.with_numbers(self, list(args), kwargs)
+                if read is not None:
+                    with suppress(Unsupported, ObservedException):
+                        return self._add_to_graph(call, target, *read)
             raise
         except Exception as error:
             if error is not self.builder.raised:

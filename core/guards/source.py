@@ -533,7 +533,7 @@ class CallSource(Source):
     runs_user_code: ClassVar[bool] = True
 
     def name(self) -> str:
-        return f"{self.function.__name__}({self.base.name()})"
+        return f"{getattr(self.function, '__name__', self.function)}({self.base.name()})"
 
     def access(self, dst: int, src: int) -> Instruction:
         return ("called", dst, src, self.function)

@@ -163,6 +163,9 @@ class Tracer(Protocol):
     def learn(self, values: Iterable[Any]) -> None:
         """Trace anew, knowing the buffers that tensors of one whole number come from; return where that is no help."""
 
+    def decision(self, tensor: Any) -> bool | None:
+        """The truth of a tensor whose number the frame gets, which a guard then holds; None where it is none."""
+
     def draw(self, generator: Any, method: str, values: Sequence[Any], keywords: dict[str, Any]) -> VT:
         """What generator.method(...) gives, drawn anew in each call of the frame."""
 

@@ -112,6 +112,9 @@ class TensorVariable(VariableTracker):
         number = self.needed_number(tx)
         if number is not None:
             return bool(number)
+        decided = tx.decision(self)
+        if decided is not None:
+            return decided
         raise Unsupported(
             "a branch depends on the value of a tensor",
             remedy="use torch.where or torch.cond, or make the decision outside the compiled function",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import torch
 
 from ..errors import Unsupported
+from ..guards.checks import Predicate
+from ..guards.source import CallSource
 from ..variables.base import VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.deque import DequeVariable
@@ -29,6 +32,7 @@ from .special_calls import function
 VT = VariableTracker
 
 ITSELF = frozenset("constant symbolic function builtin class torch_function range slice".split())
+OWN_ATTRIBUTES = operator.attrgetter("__dict__")
 REMEDY = "copy it outside the compiled function"
 
 
@@ -187,6 +191,11 @@ class Copier:
         plain = not fake.requires_grad and fake._base is None and fake.is_contiguous() and fake.storage_offset() == 0
         if not self.deep or not plain or value.cls is not torch.Tensor or value.attributes:
             raise Unsupported("copying this tensor is not traced", remedy="clone() it")
+        if value.source is not None:  # it is copied with what the program has set on it
+            own = CallSource(value.source, OWN_ATTRIBUTES)
+            if value.real is None or value.real.__dict__:
+                raise Unsupported("copying a tensor with attributes is not traced", remedy="clone() it")
+            self.tx.guard(value.source, Predicate((own,), operator.not_))
         return self.tx.graph_method("clone", [value], {})
 
     # -- objects of Python classes ---------------------------------------------------------------------------------

@@ -522,7 +522,7 @@ def _identity(tx: Tracer, value: VT, /) -> VT:
     lasting = lasting or isinstance(found, torch.nn.Parameter)
     if not lasting or found is None or value.source is None:
         single = value.mutable or value.python_type() is frozenset and value.unpack(tx)
-        if value.source is None and single and value.kind not in ("opaque", "unguarded"):
+        if (value.source is None and single or value.kind == "tensor") and value.kind not in ("opaque", "unguarded"):
             identity = getattr(value, "identity", None)
             if identity is None:
                 identity = value.identity = IdentityVariable(id, value)  # type: ignore[attr-defined]

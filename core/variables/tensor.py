@@ -202,9 +202,9 @@ class TensorVariable(VariableTracker):
             )
         if hasattr(self.cls, name):
             raise self.refuse(f"setting attribute {name!r}")
-        if self.source is None:
+        if self.source is None and tx.builder.in_region:  # outside of it another tensor stands for this one
             raise Unsupported(
-                f"setting attribute {name!r} of a tensor made in the graph is not traced",
+                f"setting attribute {name!r} of a tensor made in a part of the graph is not traced",
                 remedy="set attributes of tensors outside the compiled function",
             )
         tx.side_effects.mutated(self)

@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import Unsupported
 from ..variables import immutable, random_generator
 from ..variables.answers import guard_answer
-from ..variables.base import VariableTracker
+from ..variables.base import ObservedException, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.identity import IdentityVariable
 from ..variables.literal import from_result, is_literal
@@ -139,10 +139,21 @@ def compile_text(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
         except (SyntaxError, ValueError, TypeError, OverflowError) as error:
             if said:
                 raise Unsupported("compile() that warns is not traced", remedy="compile outside the function") from None
-            tx.raise_exception(type(error), *error.args)
+            raise ObservedException(_as_raised(tx, error)) from None
     if said:
         raise Unsupported("compile() that warns is not traced", remedy="compile outside the function")
     return tx.constant(code)
+
+
+def _as_raised(tx: Any, error: Exception) -> VT:
+    """The exception with the fields that the compiler filled in behind its arguments."""
+    made = tx.new_exception(type(error), *error.args)
+    if isinstance(error, SyntaxError):
+        plain = type(error)(*error.args)
+        for name in ("msg", "filename", "lineno", "offset", "text", "end_lineno", "end_offset"):
+            if getattr(error, name) != getattr(plain, name):
+                made.written[name] = tx.constant(getattr(error, name))
+    return made  # type: ignore[no-any-return]
 
 
 @callable_object(pickle.dumps)

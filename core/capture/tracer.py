@@ -379,6 +379,7 @@ class TracerServices(Host):
             return exception
         error = ExceptionVariable(RuntimeError, [self.constant("generator raised StopIteration")])
         error.cause = error.context = exception
+        error.suppress_context = True
         return error
 
     def special_method(self, tracker: VT, name: str) -> VT | None:

@@ -105,7 +105,7 @@ class BuiltinVariable(VariableTracker):
         if is_pure(fn):
             return call_pure(tx, fn, args, kwargs)
         if fn is type(None):
-            return tx.constant(None)
+            return tx.constant(run(tx, fn, [None] * len(args), dict.fromkeys(kwargs)))
         if isinstance(getattr(fn, "__self__", None), type):  # a class method that was looked up outside
             return tx.wrap(fn.__self__, None, constant=True).get_attr(tx, fn.__name__).call(tx, args, kwargs)
         twin = _of_first_copy(fn)

@@ -265,8 +265,10 @@ class ClassVariable(VariableTracker):
         return own.call(tx, [], {}) if own is not None else self._members(tx).length(tx)
 
     def contains(self, tx: Tracer, item: VT) -> bool:
-        own = self._own(tx, "__contains__")
-        return tx.truth(own.call(tx, [item], {})) if own is not None else self._members(tx).contains(tx, item)
+        own, _ = find_on_type(type(self.cls), "__contains__")  # of enums, too: what is no member is its affair
+        if isinstance(own, types.FunctionType):
+            return tx.truth(self.bind_special(tx, own).call(tx, [item], {}))
+        return self._members(tx).contains(tx, item)
 
     def set_attr(self, tx: Tracer, name: str, value: VT) -> None:
         setter, _ = find_on_type(type(self.cls), "__setattr__")
@@ -335,8 +337,8 @@ class ClassVariable(VariableTracker):
         base = payload_base(self.cls)
         if kwargs and base in (tuple, frozenset) and find_on_type(self.cls, "__init__")[0] is object.__init__:
             tx.raise_exception(TypeError, f"{base.__name__}() takes no keyword arguments")
-        if self.cls in SINGLETONS and not args and not kwargs:
-            return tx.constant(SINGLETONS[self.cls])
+        if self.cls in SINGLETONS:
+            return tx.constant(run(tx, self.cls, [None] * len(args), dict.fromkeys(kwargs)))
         if base is None and _is_partial(self.cls) and args:
             partial = PartialVariable.make(tx, args[0].realize(tx), list(args[1:]), kwargs)
             partial.cls = self.cls

@@ -72,6 +72,9 @@ def _literal(tx: Tracer, tracker: VT, cls: type) -> Any:
     raise Unsupported(f"{cls.__name__}() of {tracker.describe()} is not traced", remedy=OUTSIDE)
 
 
+RESULTS = {"__int__": int, "__trunc__": int, "__index__": int, "__float__": float, "__complex__": complex}
+
+
 def _converted(tx: Tracer, cls: type, tracker: VT, specials: tuple[str, ...]) -> VT:
     for name in specials:
         raw = find_special(tracker.python_type(), name)
@@ -80,9 +83,10 @@ def _converted(tx: Tracer, cls: type, tracker: VT, specials: tuple[str, ...]) ->
             if method is None:
                 break
             result = method.call(tx, [], {}).realize(tx)
-            if not issubclass(result.python_type(), cls if name != "__index__" else int):
+            if not issubclass(result.python_type(), RESULTS[name]):
                 kind = result.python_type().__name__
-                tx.raise_exception(TypeError, f"{name} returned non-{cls.__name__} (type {kind})")
+                wrong = object.__new__(type(kind, (), {}))  # the complaint names no more than the types
+                run(tx, cls, [type(tracker.python_type().__name__, (), {name: lambda *_, wrong=wrong: wrong})()])
             if result.kind == "symbolic":
                 return result.convert(tx, cls)  # type: ignore[attr-defined]
             return fold(tx, cls, [result.as_constant()])

@@ -122,9 +122,13 @@ class ExceptionVariable(UserObjectVariable):
         in_c = name in ("__str__", "__repr__") and not isinstance(raw, types.FunctionType)
         if in_c and all(arg.look_inside(tx).is_constant() for arg in self.args):
             if base not in PLAIN_TEXT:
-                if any(isinstance(find_on_type(self.cls, field)[0], FIELDS) for field in self.written):
-                    raise self.refuse(f"{name} after a change of its fields")
-                return tx.constant(str(self._example()))
+                example = self._example()
+                for field in self.written:
+                    if isinstance(find_on_type(self.cls, field)[0], FIELDS):
+                        if not self.written[field].is_constant():
+                            raise self.refuse(f"{name} after a change of its fields")
+                        setattr(example, field, self.written[field].as_constant())
+                return tx.constant(str(example) if name == "__str__" else repr(example))
             example = BaseException(*(arg.as_constant() for arg in self.args))
             text = str(example)
             if name == "__repr__":

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .base import VariableTracker
+from .base import VariableTracker, has_special
 from .container import Cursor, as_index, call_checked
 from .iterator import CallCursor, EnumerateCursor, FilterCursor, MapCursor, ZipCursor, iterator_of, passes
 from .literal import run
@@ -106,6 +106,10 @@ class CountCursor(CallCursor):
     def __init__(self, tx: Tracer, start: VT | None = None, step: VT | None = None) -> None:
         self.value = start.realize(tx) if start is not None else tx.constant(0)
         self.step = step.realize(tx) if step is not None else tx.constant(1)
+        for value in (self.value, self.step):
+            if not any(has_special(value.python_type(), name) for name in ("__index__", "__int__", "__float__")):
+                if value.python_type() is not complex:
+                    tx.raise_exception(TypeError, "a number is required")
 
     def __call__(self, tx: Tracer) -> VT | None:
         value = self.value

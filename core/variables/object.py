@@ -158,7 +158,9 @@ class UserObjectVariable(VariableTracker):
             return tx.call_function(tx.wrap(raw.fget, None, constant=True), [self])
         if isinstance(raw, types.MemberDescriptorType):
             return self._slot(tx, name)
-        if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)):
+        if isinstance(raw, types.ClassMethodDescriptorType):
+            return tx.wrap(self.cls, None, constant=True).get_attr(tx, name)
+        if isinstance(raw, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return BoundSlotVariable(self, name, raw)
         if isinstance(raw, types.GetSetDescriptorType):
             return self._getset(tx, name, raw)

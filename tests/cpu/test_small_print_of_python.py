@@ -123,6 +123,16 @@ class Proxy:
         return target if name == "_target" else getattr(target, name)
 
 
+def causes_of_what_a_generator_lets_out():
+    def stops():
+        yield next(iter(()))
+
+    try:
+        next(stops())
+    except RuntimeError as error:
+        return type(error.__cause__), type(error.__context__), error.__suppress_context__
+
+
 class Mode(str, enum.Enum):  # noqa: UP042
     FAST = "fast"
     SLOW = "slow"
@@ -136,7 +146,8 @@ def members_by_name():
     class Made(enum.StrEnum):
         a = enum.auto()
 
-    return Mode["FAST"], Mode["SLOW"].value, Worded["june"], Made["a"].value, error_of(lambda: Mode["none"])
+    inside = Mode.FAST in Mode, Worded.june in Mode, error_of(lambda: 3 in Mode)
+    return inside, Mode["FAST"], Mode["SLOW"].value, Worded["june"], Made["a"].value, error_of(lambda: Mode["none"])
 
 
 def formats_of_the_class():
@@ -317,6 +328,8 @@ def flags_by_number():
         formats_of_the_class,
         objects_that_pass_for_others,
         lambda: list(Keeping.fromkeys("ab", value=0).items()),
+        lambda: (type(Keeping().fromkeys("ab")), type(collections.OrderedDict().fromkeys("ab"))),
+        causes_of_what_a_generator_lets_out,
         lambda: Doubled.from_bytes(b"\x02"),
     ],
 )

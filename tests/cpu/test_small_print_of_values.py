@@ -3,6 +3,7 @@
 import collections
 import copy
 import functools
+import itertools
 import typing
 
 import pytest
@@ -44,7 +45,7 @@ def errors_of_a_parser():
         except SyntaxError as error:
             return str(error), error.lineno, error.msg
 
-    return read("1 +"), read("x = (")
+    return read("1 +"), read("x = ("), read("x, y: int"), read("def f():\n x: int\n global x")
 
 
 def orders_of_a_function():
@@ -85,7 +86,22 @@ def conversions():
 
     refused = [error_of(complex, {}), error_of(int, []), error_of(float, (1,)), error_of(bytes, Written(1))]
     refused.append(error_of(lambda: setattr(Written(1).method, "x", 1)))
+
+    class Floating:
+        def __init__(self, value):
+            self.value = value
+
+        def __float__(self):
+            return self.value
+
+    class Counted(Floating):
+        __int__ = __complex__ = Floating.__float__
+
+    refused += [error_of(kind, made(None)) for kind in (float, complex) for made in (Floating, Counted)]
+    refused += [error_of(int, Counted(1.5)), error_of(int, Counted([])), error_of(int, Floating(1.5))]
+    refused += [error_of(type(None), 1), error_of(type(...), 1), error_of(itertools.count, "a")]
     return (
+        [complex(Floating(42.0)), float(Floating(1.5)), complex(Counted(1j)), int(Counted(3))],
         bytes(Written(b"q")),
         refused,
         {}.fromkeys("ab", 1),

@@ -197,4 +197,36 @@ def more_kernels(wide: torch.Tensor, rows: torch.Tensor) -> list[Program]:
         Program("largest pool", lambda x: F.max_pool2d(x, 2), (pictures,)),
         Program("batch norm by the batch, relu", batch_norm, (pictures,)),
         Program("remainder", torch.remainder, (wide, wide.t().contiguous())),
+        Program("sum of rows, float16", lambda x: x.sum(-1), (wide.half(),)),
+        Program("largest pool with a border", lambda x: F.max_pool2d(x, 3, 2, 1), (pictures,)),
+        Program("sine and cosine", lambda x: torch.sin(x) + torch.cos(x), (wide,)),
+        Program("one hot", lambda x: F.one_hot(x, 100), (torch.randint(0, 100, (8192,)),)),
+        *additions(rows),
+    ]
+
+
+def additions(rows: torch.Tensor) -> list[Program]:
+    """Additions at positions that a tensor holds, and a step over lists of parameters."""
+    few, table = torch.randint(0, 512, (2048,)), torch.zeros(512, 768)
+
+    def in_slices(x: torch.Tensor, i: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        return x.index_add(0, i, source)
+
+    def by_elements(x: torch.Tensor, i: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        return x.scatter_add(0, i, source)
+
+    def by_index(x: torch.Tensor, i: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        return x.index_put((i,), source, accumulate=True)
+
+    def step(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        parameters, gradients, averages = (list(tensors[k::3]) for k in range(3))
+        averages = torch._foreach_add(torch._foreach_sqrt(torch._foreach_lerp(averages, gradients, 0.1)), 1e-8)
+        return torch._foreach_addcdiv(parameters, gradients, averages, -0.1)
+
+    lists = tuple(torch.rand(64 + 8 * (k % 5)) for k in range(30) for _ in range(3))
+    return [
+        Program("slices added by an index", in_slices, (table, few, rows)),
+        Program("elements added by an index", by_elements, (table, few[:, None] ^ torch.arange(768) % 512, rows)),
+        Program("rows added where an index says", by_index, (table, few - 512, rows)),
+        Program("step over lists of tensors", step, lists),
     ]

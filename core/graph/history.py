@@ -13,13 +13,14 @@ def history(tensor: torch.Tensor) -> object:
     """The autograd node of a tensor, None where it has none, the error where that is lost."""
     try:
         return tensor.grad_fn
-    except RuntimeError as error:
+    except (RuntimeError, IndexError) as error:  # IndexError: its base has lost the dimensions since
         return error.with_traceback(None)
 
 
 def has_lost_history(tensor: torch.Tensor) -> bool:
-    """True for a view of several outputs whose base was written to without gradients."""
-    return tensor.requires_grad and tensor._is_view() and isinstance(history(tensor), RuntimeError)
+    """True for a view of several outputs whose base was written to without gradients, or one of a base that has other
+    dimensions by now."""
+    return tensor.requires_grad and tensor._is_view() and isinstance(history(tensor), Exception)
 
 
 def is_leaf(tensor: torch.Tensor) -> bool:

@@ -40,3 +40,18 @@ def test_gradients_of_views_with_gaps_are_eagers_for_every_symbolic_size(program
         torch.testing.assert_close(ours.grad, theirs.grad)
         assert [result.stride() for result in got] == [result.stride() for result in want]
     assert core.stats()["graphs"] == 1
+
+
+def test_a_view_by_dimensions_that_its_base_has_lost_is_still_read():
+    def fn(y):
+        view = y.mT
+        y.squeeze_()
+        return view[None] * 2
+
+    results = []
+    for each in (fn, core.compile(fn, backend="eager")):
+        leaf = torch.randn(1, 1, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        result = each(leaf * 1)
+        result.sum().backward()
+        results += [(result.detach(), leaf.grad)]
+    assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])

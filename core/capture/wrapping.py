@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import inspect
 import random
@@ -70,7 +71,7 @@ from ..variables.type_expression import from_value as type_expression
 from ..variables.type_expression import is_type_expression
 from ..variables.typed_tensor import TYPED
 from ..variables.untraced_tensor import is_own_parameter, reason_against, untraced
-from . import policy
+from . import context_variable, policy
 from .cached_function import CachedFunctionVariable
 from .dynamic import is_buffer_source
 from .known_buffers import make_known
@@ -469,6 +470,7 @@ BY_TYPE: dict[type, Any] = {
     types.CodeType: _code,
     _C.CompiledCallable: _compiled,
     torch_compat.CustomOperator: _custom_operator,
+    contextvars.ContextVar: context_variable.from_value,
     **dict.fromkeys(lock.CLASSES, lock.from_value),
     torch.finfo: limits.from_value,
     torch.iinfo: limits.from_value,

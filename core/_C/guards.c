@@ -297,7 +297,8 @@ core_guards_add_to_module(PyObject *module)
     if (PyModule_AddType(module, program_type) < 0 || core_watch_init() < 0 ||
         core_iterators_add_to_module(module) < 0)
         return -1;
-    if (core_tensor_abi_add_to_module(module) < 0 || core_frozen_weights_add_to_module(module) < 0)
+    if (core_tensor_abi_add_to_module(module) < 0 || core_frozen_weights_add_to_module(module) < 0 ||
+        core_backward_state_add_to_module(module) < 0)
         return -1;
     return core_global_state_add_to_module(module);
 }

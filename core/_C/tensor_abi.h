@@ -44,6 +44,7 @@ void *core_torch_symbol(const char *library, const char *name);
 
 int core_tensor_abi_add_to_module(PyObject *module);
 int core_frozen_weights_add_to_module(PyObject *module); /* frozen_weights.cpp */
+int core_backward_state_add_to_module(PyObject *module); /* backward_state.cpp */
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@ import torch
 import torch.fx as fx
 
 from ..graph.absent_gradients import partial_backward
+from ..graph.autograd_reach import Use
 from ..graph.functional import JointGraph
 from ..graph.geometry import has_storage, storage_key
 from ..graph.partition import Partition
@@ -35,6 +36,7 @@ class BackwardPart:
 
     module: fx.GraphModule
     present: frozenset[int]
+    asked: frozenset[int] | None
     numbers: tuple[int, ...]
     tensors: tuple[int, ...]
     tangents: tuple[int, ...]
@@ -51,84 +53,121 @@ class Backwards:
         self._inputs = joint.reach.inputs if reached is None else reached
         self._beyond = range(len(joint.inputs) if reached is None else len(parts.gradients), len(parts.gradients))
         self._numbers = sum(value.is_number for value in parts.saved)
-        self._found: dict[frozenset[int], BackwardPart] = {}
+        self._found: dict[tuple[frozenset[int], frozenset[int] | None], BackwardPart] = {}
         self.every = frozenset(range(len(joint.tangents)))
+        self.arguments = frozenset(at for at, place in enumerate(parts.gradients) if place is not None)
 
-    def part(self, present: frozenset[int]) -> BackwardPart:
-        """What runs where the tangents at `present` arrive."""
-        found = self._found.get(present)
+    def part(self, present: frozenset[int], asked: frozenset[int] | None = None) -> BackwardPart:
+        """What runs where the tangents at `present` arrive and gradients of the arguments at `asked` are asked for."""
+        found = self._found.get((present, asked))
         if found is None:
-            found = self._found[present] = self._whole() if present == self.every else self._part(present)
+            whole = present == self.every and asked is None
+            found = self._found[present, asked] = self._whole() if whole else self._part(present, asked)
         return found
 
     def tensors_of(self, present: frozenset[int]) -> frozenset[int]:
         """Which saved tensors that part, or a smaller one, takes."""
         return frozenset(self.part(present).tensors) if present else frozenset()
 
-    def _whole(self, present: frozenset[int] | None = None) -> BackwardPart:
+    def _whole(self, present: frozenset[int] | None = None, asked: frozenset[int] | None = None) -> BackwardPart:
         tensors = range(len(self._parts.saved) - self._numbers)
         tangents = tuple(range(len(self._joint.tangents)))
         gradients = self._parts.gradients
         if present is not None:
-            reached = self._reached(present)
+            reached = self._reached(present, asked)
             gradients = tuple(place if at in reached else None for at, place in enumerate(gradients))
         return BackwardPart(
             self._parts.backward,
             self.every if present is None else present,
+            asked,
             tuple(range(self._numbers)),
             tuple(tensors),
             tangents,
             gradients,
         )
 
-    def _part(self, present: frozenset[int]) -> BackwardPart:
-        reached = self._reached(present)
+    def _part(self, present: frozenset[int], asked: frozenset[int] | None) -> BackwardPart:
+        reached = self._reached(present, asked)
         places = {at: place for at, place in enumerate(self._parts.gradients) if place is not None and at in reached}
         found = partial_backward(
             self._parts.backward, len(self._parts.saved), self.every - present, frozenset(places.values())
         )
         if found is None:
-            return self._whole(present)
+            return self._whole(present, asked)
         numbers = tuple(at for at in found.saved if at < self._numbers)
         tensors = tuple(at - self._numbers for at in found.saved if at >= self._numbers)
         gradients = tuple(places.get(at) for at in range(len(self._parts.gradients)))
-        return BackwardPart(found.module, present, numbers, tensors, found.tangents, gradients)
+        return BackwardPart(found.module, present, asked, numbers, tensors, found.tangents, gradients)
 
-    def _reached(self, present: frozenset[int]) -> frozenset[int]:
+    def _reached(self, present: frozenset[int], asked: frozenset[int] | None = None) -> frozenset[int]:
         """The inputs to which a gradient comes; behind them, what wrapper tensors' gradients are made of."""
-        return frozenset().union(*(self._inputs[at] for at in present), self._beyond)
+        reached = frozenset().union(*(self._inputs[at] for at in present), self._beyond)
+        return reached if asked is None else reached & asked
+
+    def leads_to(self, tangent: int) -> frozenset[int]:
+        """The arguments that a tangent reaches."""
+        return self._inputs[tangent] & self.arguments
 
 
 class Releases:
     """What a backward through some results leaves to later ones through others, as eager's many nodes would."""
 
-    def __init__(self, joint: JointGraph, parts: Partition, backwards: Backwards) -> None:
+    def __init__(
+        self,
+        joint: JointGraph,
+        parts: Partition,
+        backwards: Backwards,
+    ) -> None:
         self._frees = joint.reach.frees
+        self._uses = joint.reach.uses
         self._every = backwards.every
         self._backwards = backwards
-        self._kinds = [value.kind for value in parts.saved if not value.is_number]
+        self._places = [(value.kind, value.index) for value in parts.saved if not value.is_number]
+        self._kinds = [kind for kind, _ in self._places]
         self._keeps_graph = saved.keeps_graph_function()
-        self.apart = any(freed != self._every for freed in self._frees) and bool(self._kinds or any(self._frees))
+        self.by_argument = len(backwards.arguments) > 1 and joint.carried is None
+        """Whether a backward may be for some of the arguments only."""
+        apart = self.by_argument or any(freed != self._every for freed in self._frees)
+        self.apart = apart and bool(self._kinds or any(self._frees))
         """Whether some backward leaves some other one possible: then contexts have `rest`, None at first."""
 
     def freed_by(self, present: frozenset[int]) -> frozenset[int]:
-        """The tangents that no backward may be given after one through `present`."""
+        """The tangents that no backward may be given after one through `present` for all arguments."""
         return frozenset().union(*(self._frees[at] for at in present))
 
-    def take(self, ctx: Any, present: frozenset[int], wanted: Sequence[int]) -> tuple[Any, ...]:
+    def used_by(self, present: frozenset[int], asked: frozenset[int] | None) -> frozenset[int]:
+        """Which of the nodes with saved tensors run in a backward through `present` for the arguments `asked`."""
+        return frozenset(at for at, use in enumerate(self._uses) if is_met(use, present, asked))
+
+    def looked_at(self, part: BackwardPart) -> list[int]:
+        """The saved tensors that a part for some arguments does not take, though the nodes that it runs in eager do."""
+        if part.asked is None:
+            return []
+        kept = frozenset().union(*(use.keeps for use in self._uses if is_met(use, part.present, part.asked)))
+        return [at for at, place in enumerate(self._places) if place in kept and at not in part.tensors]
+
+    def take(
+        self, ctx: Any, present: frozenset[int], wanted: Sequence[int], asked: frozenset[int] | None = None
+    ) -> tuple[Any, ...]:
         """The saved tensors at `wanted`, for a backward through `present`, after which autograd frees all of them.
 
         Raises autograd's errors: what was freed, and what was written to.
         """
-        dead, kept = ctx.rest or (frozenset(), None)
-        if dead & present:
+        used, kept = ctx.rest or (frozenset(), None)
+        runs = self.used_by(present, asked)
+        if used & runs:
             saved.raw_saved_tensors(ctx)  # autograd's own words; a retained graph never comes here
         values = self._opened(ctx, kept, wanted)
         if not self._keeps_graph():
-            dead |= self.freed_by(present)
-            later = self._backwards.tensors_of(self._every - dead)
-            ctx.rest = (dead, self._kept(ctx, kept, later))
+            used |= runs
+            later = self._backwards.tensors_of(frozenset(at for at in self._every if self._is_usable(at, used)))
+            ctx.rest = (used, self._kept(ctx, kept, later))
         return values
+
+    def _is_usable(self, tangent: int, used: frozenset[int]) -> bool:
+        """Whether a backward through a tangent is possible for some argument once nodes are used up."""
+        met = [self._uses[at].ends for at in used if tangent in self._uses[at].starts]
+        return not met or bool(self._backwards.leads_to(tangent).difference(*met))
 
     def for_replay(self, ctx: Any, present: frozenset[int]) -> Sequence[Any]:
         """The saved tensors for a run of the graph in eager; None for those that are no longer there."""
@@ -167,10 +206,10 @@ class Releases:
 class Watched:
     """Tensors that eager keeps for a backward and the compiled graph does not: writing to one is an error all the same.
 
-    places: ("input" or "slot", index), each with the tangents whose gradients need it.
+    places: ("input" or "slot", index), each with the tangents and arguments between which it is needed.
     """
 
-    def __init__(self, joint: JointGraph, parts: Partition, keeps: Sequence[frozenset[Any]] | None = None) -> None:
+    def __init__(self, joint: JointGraph, parts: Partition) -> None:
         saved_too = {(value.kind, value.index) for value in parts.saved}
         changed = {*(write.input for write in joint.epilogue.write_backs), *joint.epilogue.counted}
         fakes = {at: item.fake for at, item in enumerate(joint.inputs) if item.is_tensor and has_storage(item.fake)}
@@ -188,15 +227,20 @@ class Watched:
             for w in joint.epilogue.write_backs
             if w.mode == "data" and joint.inputs[w.input].is_buffer
         }
-        needed: dict[tuple[str, int], frozenset[int]] = {}
-        for tangent, places in enumerate(joint.reach.keeps if keeps is None else keeps):
-            for place in places - saved_too - written:
-                needed[place] = needed.get(place, frozenset()) | {tangent}
+        needed: dict[tuple[str, int], list[Use]] = {}
+        for use in joint.reach.uses:
+            for place in use.keeps - saved_too - written:
+                needed.setdefault(place, []).append(use)
         self.places = {place: needed[place] for place in sorted(needed) if not _is_exempt(joint, place)}
 
-    def of(self, present: frozenset[int]) -> list[int]:
-        """Which of the places a backward through `present` needs."""
-        return [at for at, tangents in enumerate(self.places.values()) if tangents & present]
+    def of(self, present: frozenset[int], asked: frozenset[int] | None = None) -> list[int]:
+        """Which of the places a backward through `present` for the arguments `asked` needs."""
+        return [at for at, uses in enumerate(self.places.values()) if any(is_met(use, present, asked) for use in uses)]
+
+
+def is_met(use: Use, present: frozenset[int], asked: frozenset[int] | None) -> bool:
+    """Whether a backward through the tangents `present` for the arguments `asked` (None: all) runs these nodes."""
+    return bool(use.starts & present) and (asked is None or bool(use.ends & asked))
 
 
 def _is_exempt(joint: JointGraph, place: tuple[str, int]) -> bool:
@@ -209,12 +253,6 @@ def refuse_written(ctx: Any, tensor: torch.Tensor, expected: int) -> None:
     """Raise for a watched tensor that was written to, as eager does that keeps it."""
     if not saved.has_unpack_hooks(ctx):
         raise saved.written_to(tensor.shape, tensor._version, expected)
-
-
-def is_asked(ctx: Any, edges: Sequence[int]) -> bool:
-    """Whether the backward that runs now is for an input that the gradients reach; edges: places among the node's."""
-    following = ctx.next_functions
-    return saved.engine_runs([following[at][0] for at in edges if following[at][0] is not None])
 
 
 class _Lost:

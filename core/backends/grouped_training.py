@@ -17,6 +17,7 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..graph.absent_gradients import group_backward
+from ..graph.autograd_reach import Use
 from ..graph.captured import CapturedGraph
 from ..graph.functional import JointGraph
 from ..graph.held_views import HeldView
@@ -72,9 +73,18 @@ class GroupGraph(TrainingGraph):
         frees = tuple(
             frozenset(numbers[other] for other in reach.frees[start] if other in numbers) for start in numbers
         )
+        uses = tuple(
+            Use(
+                frozenset(numbers[start] for start in use.starts if start in numbers),
+                frozenset(at for at, index in enumerate(group.inputs) if index in use.ends)
+                | frozenset(at for at, cut in enumerate(group.cuts, len(group.inputs)) if cut in use.cuts),
+                keeps=use.keeps,
+            )
+            for use in reach.uses
+        )
         self.joint = dataclasses.replace(
             joint,
-            reach=dataclasses.replace(reach, frees=frees),
+            reach=dataclasses.replace(reach, frees=frees, uses=uses),
             tangents=tuple(range(len(numbers))),
             tangent_slots=tuple(range(len(numbers))),
         )
@@ -84,7 +94,7 @@ class GroupGraph(TrainingGraph):
         self.edges = {at: at for at in range(len(group.inputs) + len(group.cuts))}
         self.backwards = Backwards(self.joint, self.parts, reached)
         self.releases = Releases(self.joint, self.parts, self.backwards)
-        self.watched = Watched(joint, self.parts, [reach.keeps[start] for start in group.starts])
+        self.watched = Watched(self.joint, self.parts)
 
     def writes_to_come(self, place: tuple[str, int]) -> int:
         return int(place[0] == "input" and place[1] in self._values.unwritten)

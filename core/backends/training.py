@@ -25,7 +25,6 @@ from .backward_parts import (
     Releases,
     Watched,
     function_of,
-    is_asked,
     open_alone,
     refuse_written,
 )
@@ -236,12 +235,19 @@ def write_backward(
         transform_level=torch_compat.functorch_level_function(),
         known=parts.functions,
         function_for=parts.function,
+        runs_part=saved.runs_part_function(),
+        for_arguments=parts.for_arguments,
     )
     code.line("if grad_enabled() or transform_level() is not None:")
     code.line(f"    return replay(ctx, {tuple_text(gradients)})")
+    present = tuple_text(f"{name} is not None" for name in tangents)
+    if tangents and graph.releases.by_argument:
+        code.line("if runs_part():")
+        code.line(f"    function = for_arguments(ctx, {present})")
+        code.line("    if function is not None:")
+        code.line(f"        return function(ctx, {', '.join(gradients)})")
     if tangents:
         code.line(f"if {' or '.join(f'{name} is None' for name in tangents)}:")
-        present = tuple_text(f"{name} is not None" for name in tangents)
         code.line(f"    present = {present}")
         code.line(f"    return (known.get(present) or function_for(present))(ctx, {', '.join(gradients)})")
     return parts.finish(code, graph.backwards.every)
@@ -257,6 +263,7 @@ class _Parts:
         self._compile = compile_backward
         self._replay = replay
         self.functions: dict[tuple[bool, ...], Callable[..., Any]] = {}
+        self._for_arguments: dict[tuple[tuple[bool, ...], frozenset[int]], Callable[..., Any]] = {}
         self._compiled = 0
 
     def function(self, present: tuple[bool, ...]) -> Callable[..., Any]:
@@ -265,13 +272,26 @@ class _Parts:
         self.functions[present] = self.finish(code, frozenset(at for at, there in enumerate(present) if there))
         return self.functions[present]
 
-    def finish(self, code: Code, present: frozenset[int]) -> Callable[..., Any]:
+    def for_arguments(self, ctx: Any, present: tuple[bool, ...]) -> Callable[..., Any] | None:
+        """The function for the arguments whose gradients the backward that runs now is for; None where that is all."""
+        edges, arguments = saved.edges_run(ctx), self._graph.backwards.arguments
+        asked = frozenset(at for at in arguments if self._graph.edges[at] in edges)
+        if asked == arguments:
+            return None
+        found = self._for_arguments.get((present, asked))
+        if found is None:
+            code = Code("backward", ["ctx", *names("g", len(self._graph.slots))])
+            arrived = frozenset(at for at, there in enumerate(present) if there)
+            found = self._for_arguments[present, asked] = self.finish(code, arrived, asked)
+        return found
+
+    def finish(self, code: Code, present: frozenset[int], asked: frozenset[int] | None = None) -> Callable[..., Any]:
         """The rest of the function: gradients in the recorded form, what was saved, the run, and the results."""
         graph = self._graph
         if not present and graph.joint.tangents:
             code.line(f"return {graph.returned(['None'] * len(graph.parts.gradients))}")
             return code.finish()
-        part = graph.backwards.part(present)
+        part = graph.backwards.part(present, asked)
         code.namespace.update(replay=self._replay, Tensor=torch.Tensor, strided=torch.strided)
         gradients = names("g", len(graph.slots))
         slots = graph.joint.tangent_slots
@@ -304,27 +324,14 @@ class _Parts:
         return function
 
     def _take_saved(self, code: Code, part: BackwardPart, tensors: Sequence[str]) -> None:
-        """Lines that name the saved tensors, and raise autograd's errors unless eager's nodes would not run at all."""
+        """Lines that name the saved tensors, and raise autograd's errors where eager's nodes would."""
         graph = self._graph
-        mark = len(code.lines)
-        code.depth += 1
         _open_saved(code, graph, part, tensors)
-        watched = graph.watched.of(part.present)
-        for at in watched:
+        for at in graph.watched.of(part.present, part.asked):
             code.line(f"reference, version = ctx.watched[{at}]")
             code.line("tensor = reference()")
             code.line("if tensor is not None and tensor._version != version:")
             code.line(f"    {code.bind(refuse_written, 'refuse_written')}(ctx, tensor, version)")
-        code.depth -= 1
-        if len(code.lines) == mark or graph.joint.carried is not None:
-            code.lines[mark:] = [line.removeprefix("    ") for line in code.lines[mark:]]
-            return
-        code.lines.insert(mark, "    " * code.depth + "try:")
-        edges = [graph.edges[at] for at, place in enumerate(part.gradients) if place is not None and at in graph.edges]
-        code.line("except RuntimeError:")
-        code.line(f"    if {code.bind(is_asked, 'is_asked')}(ctx, {edges!r}):")
-        code.line("        raise")
-        code.line(f"    return {graph.returned(['None'] * len(part.gradients))}")
 
 
 def _open_saved(code: Code, graph: TrainingGraph, part: BackwardPart, tensors: Sequence[str]) -> None:
@@ -334,7 +341,7 @@ def _open_saved(code: Code, graph: TrainingGraph, part: BackwardPart, tensors: S
     target = f"{tuple_text(wanted)} = " if wanted else ""
     if releases.apart:
         take = code.bind(BoundTake(releases, part), "take")
-        if releases.freed_by(part.present) != graph.backwards.every:
+        if part.asked is not None or releases.freed_by(part.present) != graph.backwards.every:
             code.line(f"{target}{take}(ctx)")
             return
         code.line("if ctx.rest is not None:")
@@ -363,9 +370,11 @@ class BoundTake:
     def __init__(self, releases: Releases, part: BackwardPart) -> None:
         self._releases = releases
         self._part = part
+        self._opened = (*part.tensors, *releases.looked_at(part))
 
     def __call__(self, ctx: Any) -> tuple[Any, ...]:
-        return self._releases.take(ctx, self._part.present, self._part.tensors)
+        part = self._part
+        return self._releases.take(ctx, part.present, self._opened, part.asked)[: len(part.tensors)]
 
 
 def uncaptured(call: Callable[..., Any]) -> Callable[..., Any]:

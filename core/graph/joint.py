@@ -16,7 +16,7 @@ import torch.fx as fx
 
 from .. import torch_compat
 from ..errors import RecorderRefused
-from .autograd_reach import Reach, autograd_reach
+from .autograd_reach import Reach, Use, autograd_reach
 from .captured import CapturedGraph
 from .carrying import Carrying
 from .desugar import Desugared
@@ -128,13 +128,20 @@ def _reach(
         if facts is not None and has_storage(facts.fake):
             places[storage_key(facts.fake)] = ("input", at)
 
+    def kept(keys: frozenset[Any]) -> frozenset[tuple[str, int]]:
+        return frozenset(places[key] for key in keys if key in places)
+
+    def led_to(ends: frozenset[int]) -> frozenset[int]:
+        return frozenset(wanted[end] for end in ends)
+
     def placed(reach: Reach) -> Reach:
         return Reach(
-            tuple(frozenset(wanted[end] for end in ends) for ends in reach.inputs),
+            tuple(led_to(ends) for ends in reach.inputs),
             reach.frees,
-            tuple(frozenset(places[key] for key in keys if key in places) for keys in reach.keeps),
+            tuple(kept(keys) for keys in reach.keeps),
             reach.cuts,
             reach.alone,
+            tuple(Use(use.starts, led_to(use.ends), use.cuts, kept(use.keeps)) for use in reach.uses),
         )
 
     if not groups:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from .. import _C
+
 _RAW = "_raw_saved_"
 _USED_UP = frozenset(("CopySlices",))
 """Nodes that a backward uses up although they show no saved tensors."""
@@ -69,15 +71,21 @@ def has_unpack_hooks(ctx: Any) -> bool:
     return any(getattr(raw, "unpack_hook", None) is not None for raw in ctx._raw_saved_tensors)
 
 
-def engine_runs(nodes: Sequence[Any]) -> bool:
-    """Whether the backward that runs now goes on to one of these nodes (it may be for some of the leaves only)."""
-    for node in nodes:
-        try:
-            if torch._C._will_engine_execute_node(node):
-                return True
-        except RuntimeError:  # a leaf whose gradient is asked for: of these it won't speak
-            return True
-    return False
+def runs_part_function() -> Callable[[], bool]:
+    """() -> whether the backward that runs now is for some of the inputs only; where torch doesn't tell, it may be."""
+    return (lambda: True) if _C.backward_runs_part() is None else _C.backward_runs_part  # type: ignore[return-value]
+
+
+def edges_run(node: Any) -> frozenset[int]:
+    """The edges of a node with which the backward that runs now goes on."""
+    return frozenset(at for at, (following, _) in enumerate(node.next_functions) if _is_run(following))
+
+
+def _is_run(node: Any) -> bool:
+    try:
+        return node is not None and torch._C._will_engine_execute_node(node)
+    except RuntimeError:  # a leaf whose gradient is asked for: of these it won't speak
+        return True
 
 
 def written_to(shape: Sequence[int], version: int, expected: int) -> RuntimeError:

@@ -74,6 +74,8 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
         return False  # it counts their offsets from where the tensor begins, or from what it takes for its base
     if captured.needs_grad and captured.mutated and _sharing_memory(captured):
         return False  # what it makes of their common memory has other results
+    if _carries_gradients(captured, _sharing_memory(captured)):
+        return False  # views of them would come out without their history
     if captured.needs_grad and captured.record is not None and len({call.grad for call in captured.record.calls}) > 1:
         return False  # views taken while gradients are off come out with a history
     if any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in captured.module.graph.nodes):
@@ -114,6 +116,11 @@ def _sharing_memory(captured: CapturedGraph) -> list[int]:
     storages = {i.index: captured.record.facts[i.index].storage._cdata for i in captured.inputs if i.is_tensor}
     counts = Counter(storages.values())
     return [index for index, storage in storages.items() if counts[storage] > 1]
+
+
+def _carries_gradients(captured: CapturedGraph, inputs: Sequence[int]) -> bool:
+    facts = [captured.record.facts[index] for index in inputs] if captured.record is not None else []
+    return any(item is not None and item.requires_grad for item in facts)
 
 
 def _without_bases(call: Callable[..., Any], shared: Sequence[int]) -> Callable[..., Any]:

@@ -352,7 +352,7 @@ def _cut(joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[fx.
 def _fixed_points(
     joint: JointNodes, backward: frozenset[fx.Node], forward: frozenset[fx.Node], candidates: frozenset[fx.Node]
 ) -> frozenset[fx.Node]:
-    """Nodes that the backward can't compute: inputs and their sizes, and what the forward computes at a cost (or after a
+    """Nodes that the backward can't compute: inputs, sizes, and what the forward computes at a cost (or after a
     long chain).
 
     A value that only the backward needs is computed there once, whatever it costs. `must_recompute` in a node's meta (a

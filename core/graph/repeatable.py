@@ -69,8 +69,6 @@ def footprint(graph: CapturedGraph, draws_before: bool = False) -> Footprint:
     record = graph.record
     if record is None or record.refused is not None:
         return Footprint(None, why="calls what its record does not show")
-    if graph.spent:
-        return Footprint(None, why="uses up the history of a tensor that the caller has")
     nodes = {node.name for node in graph.module.graph.nodes}
     storages = callers_storages(record)
     lasting: set[str] = set()

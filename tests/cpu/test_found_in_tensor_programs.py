@@ -528,3 +528,46 @@ def test_a_backward_that_needs_a_size_does_not_need_the_tensor(squared, backend)
             sum(result.sum() for result in each(leaf * 1)).backward()
             gradients.append(leaf.grad)
         assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_view_of_one_of_two_inputs_of_one_memory_keeps_its_history(backend, monkeypatch):
+    monkeypatch.setenv("CORE_STRICT", "0")
+
+    def fn(x):
+        total = x.sum()
+        turned = total.T
+        with torch.no_grad():
+            torch.mul(total, 2, out=torch.empty(0))  # breaks the graph
+        torch._foreach_sub([turned], [total])
+        return turned.view_as(turned), turned
+
+    core.reset()
+    compiled = core.compile(fn, backend=backend)
+    gradients = []
+    for each in (fn, compiled):
+        x = torch.ones(2, 3, requires_grad=True)
+        view, _ = each(x)
+        assert not view.is_leaf
+        (view * 3).backward()
+        gradients.append(x.grad)
+    assert torch.equal(*gradients)
+    assert core.stats()["breaks"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_that_the_program_handles_comes_before_a_backward_too(backend):
+    def fn(x):
+        try:
+            x[[0]]
+        except IndexError:
+            x = x * 2
+        y = x @ x.mT
+        y.sum().backward()
+        return y
+
+    core.reset()
+    compiled = core.compile(fn, backend=backend)
+    for size in (0, 2):
+        x, z = torch.ones(size, 3, requires_grad=True), torch.ones(size, 3, requires_grad=True)
+        assert torch.equal(compiled(x), fn(z)) and torch.equal(x.grad, z.grad)

@@ -71,8 +71,11 @@ class Manifest:
         return [*map(str, self.mismatches(versions)), *([platform] if platform else [])]
 
     def missing_imports(self) -> list[str]:
-        """The required top-level modules that aren't installed, found without importing them."""
-        return [name for name in self.requires_import if not _installed(name.partition(".")[0])]
+        """The required top-level modules that aren't installed, found without importing them; one entry for those of
+        which any would do."""
+        required = [entry.split("|") for entry in self.requires_import]
+        missing = [names for names in required if not any(_installed(name.partition(".")[0]) for name in names)]
+        return [" or ".join(names) for names in missing]
 
 
 def _folders(package: str) -> Sequence[str]:

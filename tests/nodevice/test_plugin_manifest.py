@@ -152,3 +152,8 @@ def test_the_vendor_module_imports_no_torch():
     code = "import core.plugin, core.backends.hookspecs, core.cli, sys; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_one_of_several_modules_is_enough_and_is_named_with_the_others_where_all_are_missing():
+    manifest = parse_manifest('name = "x"\n[requires]\nimport = ["nowhere_a|json", "nowhere_a|nowhere_b", "sys"]')
+    assert manifest.missing_imports() == ["nowhere_a or nowhere_b"]

@@ -15,6 +15,7 @@ import re
 import sys
 import traceback
 import types
+import typing
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from ..variables.base import ObservedException, VariableTracker
 from ..variables.builtin import BuiltinVariable
 from ..variables.identity import IdentityVariable
 from ..variables.literal import from_result, is_literal
+from ..variables.type_expression import TypeExpressionVariable
 from .breaks import NeedsFrame
 from .special_calls import Handler, callable_object, function
 from .tracebacks import TracebackVariable
@@ -257,6 +259,19 @@ def make_namedtuple(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     except (TypeError, ValueError) as error:
         tx.raise_exception(type(error), *error.args)
     return tx.register_class(made)
+
+
+@callable_object(typing.TypeVar)
+def make_type_variable(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A type variable of known name and bounds, made for the capture alone."""
+    values, keywords = known(tx, "TypeVar", args, kwargs)
+    try:
+        made = typing.TypeVar(*values, **keywords)
+    except TypeError as error:
+        tx.raise_exception(TypeError, *error.args)
+    made.__module__ = tx.globals_dict.get("__name__")  # of the frame that makes it
+    tx.trace.unreal[id(made)] = tx.trace.step
+    return tx.trace.remember(made, TypeExpressionVariable(made))  # type: ignore[no-any-return]
 
 
 def _makes_moment(cls: type) -> None:

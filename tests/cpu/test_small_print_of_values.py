@@ -73,6 +73,12 @@ def hashes_and_addresses():
     return same, id(frozen) == id(frozenset(frozen)), id(frozen) == id(frozenset([1]))
 
 
+def type_variables():
+    one, two = typing.TypeVar("one"), typing.TypeVar("two", bound=int)
+    found = [isinstance(1, int | one), len((one | int).__args__), error_of(isinstance, 1, one | int), one == two]
+    return found, list[one][int], (two | str)[int], one.__name__, two.__bound__, one.__module__
+
+
 def conversions():
     class Written:
         def __init__(self, value):
@@ -120,6 +126,7 @@ def conversions():
         numbers_from_texts_and_bytes,
         hashes_and_addresses,
         conversions,
+        type_variables,
     ],
 )
 def test_as_in_python(function):

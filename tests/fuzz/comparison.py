@@ -78,11 +78,13 @@ class Describer:
 
     exact: whether the history of tensors is described too, by the kind of the last gradient.
     loose: whether what compilers leave open is left out: strides of dimensions without a second element, where in
-    memory of its own a result begins, and in which memory no element lies.
+    memory of its own a result begins, and in which memory no element lies. starts: whether the first of these is
+    described unless `loose`: no backend but eager promises it.
     """
 
-    def __init__(self, loose: bool = False, exact: bool = False) -> None:
+    def __init__(self, loose: bool = False, exact: bool = False, starts: bool = True) -> None:
         self.loose = loose
+        self.starts = starts and not loose
         self.exact = exact
         self.seen: dict[int, int] = {}
         self.memory: dict[int, tuple[int, int]] = {}  # address -> number, bytes before the first tensor seen in it
@@ -165,7 +167,7 @@ class Describer:
         memory = 0 if self.loose and value.numel() == 0 else value.untyped_storage().data_ptr()
         start = value.storage_offset() * value.element_size()
         place, origin = self.memory.setdefault(memory, (len(self.memory), start)) if memory else (-1, start)
-        yield ("memory", place, start - origin if self.loose else start)
+        yield ("memory", place, start if self.starts else start - origin)
         yield (str(value.dtype), tuple(value.shape), self._strides(value))
         leaf = _is_leaf(value)
         yield (value.requires_grad, leaf, value.is_conj(), value.is_neg(), value.is_inference())
@@ -305,7 +307,7 @@ class World:
                 result = fn(*args)
             except Exception as raised:  # noqa: BLE001  whatever the program raises is compared
                 error = raised
-        describe = Describer(self.loose, self.exact)
+        describe = Describer(self.loose, self.exact, starts=self.exact)
         seen: list[Any] = ["raised" if error is not None else "returned"]
         seen.append(describe(error) if error is not None else describe(result))
         seen.append(self._lines(error))
@@ -344,7 +346,7 @@ class World:
             sum((t.double() * (at + 1)).sum() for at, t in enumerate(carrying)).backward()  # type: ignore[union-attr]
         except RuntimeError as error:
             return (type(error).__name__, str(error))
-        describe = Describer(self.loose, self.exact)
+        describe = Describer(self.loose, self.exact, starts=self.exact)
         return [describe(args), self.state(describe)]
 
 

@@ -6,6 +6,7 @@ mutable state leaves a guard.
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import types
@@ -430,7 +431,6 @@ class UserObjectVariable(VariableTracker):
             list: (list, "extend"),
             set: (set, "update"),
         }.get(next(b for b in self.cls.__mro__ if b in (dict, list, set)), (dict, "update"))
-        import collections
 
         if issubclass(self.cls, collections.OrderedDict):
             base = collections.OrderedDict
@@ -530,6 +530,8 @@ class BoundSlotVariable(SlotMethodVariable):
         payload = self.receiver.payload
         assert payload is not None
         cls = self.receiver.cls
+        if issubclass(cls, collections.defaultdict) and args:
+            raise self.receiver.refuse("giving a default factory to an object of a class over defaultdict")
         base = list if issubclass(cls, list) else set if issubclass(cls, set) else None
         if base is not None and isinstance(getattr(find_special(cls, "__new__"), "__func__", None), types.FunctionType):
             kwargs = {}  # list and set ignore what is meant for a __new__ of the class's own

@@ -82,6 +82,9 @@ def _text(tx: Tracer, tracker: VT, function: Any, outer: frozenset[int]) -> str:
         return run(tx, function, [tracker.as_python_object()])  # type: ignore[attr-defined]
     if tracker.kind in BRACKETS or tracker.kind in ("dict", "dict_view", "set", "slice"):
         return _container(tx, tracker, outer)
+    inside = getattr(tracker, "payload", None)
+    if inside is not None and inside.kind in ("list", "dict", "set", "deque") and name == "__repr__":
+        return _container(tx, inside, outer, cls)
     if tracker.kind == "exception" or getattr(tracker, "payload", None) is not None:
         return _checked(tx, tracker.call_method(tx, name, [], {}).realize(tx), name)
     give = getattr(tracker, "as_python_object", None)
@@ -112,8 +115,10 @@ def _checked(tx: Tracer, result: VT, name: str) -> str:
     return result.as_constant()
 
 
-def _container(tx: Tracer, tracker: Any, outer: frozenset[int]) -> str:
+def _container(tx: Tracer, tracker: Any, outer: frozenset[int], named: type | None = None) -> str:
+    """The text of a container, or of an object around one, whose class is `named` then."""
     cls = tracker.python_type()
+    shown = named or cls
     if id(tracker) in outer:
         return {"list": "[...]", "tuple": "(...)", "dict": "{...}", "deque": "[...]"}.get(tracker.kind, "...")
     inner = outer | {id(tracker)}
@@ -124,18 +129,18 @@ def _container(tx: Tracer, tracker: Any, outer: frozenset[int]) -> str:
     if tracker.kind == "slice":
         return "slice(" + ", ".join(text(part) for part in tracker.parts) + ")"
     if tracker.kind == "dict":
-        return _dict(tx, tracker, text)
+        return _dict(tx, tracker, text, shown.__name__)
     items = [text(item) for item in tracker.unpack(tx)]
     if tracker.kind == "dict_view":
         return f"{cls.__name__}([{', '.join(items)}])"
     if tracker.kind == "set":
-        name = "" if cls is set else cls.__name__
+        name = "" if shown is set else shown.__name__
         if not items:
-            return f"{cls.__name__}()"
+            return f"{shown.__name__}()"
         return f"{name}({{{', '.join(items)}}})" if name else f"{{{', '.join(items)}}}"
     if tracker.kind == "deque":
         maxlen = tracker.items.maxlen
-        return f"deque([{', '.join(items)}]" + (")" if maxlen is None else f", maxlen={maxlen})")
+        return f"{shown.__name__}([{', '.join(items)}]" + (")" if maxlen is None else f", maxlen={maxlen})")
     if tracker.kind == "list":
         return f"[{', '.join(items)}]"
     fields = getattr(cls, "_fields", None)
@@ -150,7 +155,7 @@ def _refuse(tracker: VT) -> str:
     raise tracker.refuse("repr()")
 
 
-def _dict(tx: Tracer, tracker: Any, text: Any) -> str:
+def _dict(tx: Tracer, tracker: Any, text: Any, name: str) -> str:
     cls = tracker.python_type()
     pairs = [(text(key), text(value)) for key, value in tracker.pairs(tx)]
     body = "{" + ", ".join(f"{key}: {value}" for key, value in pairs) + "}"
@@ -158,15 +163,15 @@ def _dict(tx: Tracer, tracker: Any, text: Any) -> str:
         return body
     if cls.__name__ == "defaultdict":
         factory = tracker.get_attr(tx, "default_factory")
-        return f"defaultdict({text(factory)}, {body})"
+        return f"{name}({text(factory)}, {body})"
     if cls.__name__ == "OrderedDict":
         import sys
 
         if not pairs:
-            return "OrderedDict()"
+            return f"{name}()"
         if sys.implementation.name == "cpython" and repr(cls(a=1)).startswith("OrderedDict({"):
-            return f"OrderedDict({body})"
-        return "OrderedDict([" + ", ".join(f"({key}, {value})" for key, value in pairs) + "])"
+            return f"{name}({body})"
+        return f"{name}([" + ", ".join(f"({key}, {value})" for key, value in pairs) + "])"
     raise tracker.refuse("repr()")
 
 

@@ -63,6 +63,31 @@ def texts_of_collections():
     return repr(counted), str(Rows([1, 2])), repr(collections.UserDict(a=1)), repr(int | str), repr(list[int])
 
 
+def texts_of_classes_over_containers():
+    class Items(list):
+        pass
+
+    class Members(set):
+        pass
+
+    class Named(dict):
+        pass
+
+    class Ordered(collections.OrderedDict):
+        pass
+
+    class Filled(collections.defaultdict):
+        pass
+
+    class Told(list):
+        def __str__(self):
+            return "told"
+
+    made = [Items([1, 2]), Members("a"), Members(), Named(a=1), Ordered(a=1), Ordered(), Filled(), Told([1])]
+    made[0].append(made[0])
+    return [repr(value) for value in made], [str(value) for value in made], f"{made[1]} {made[-1]} {made[-1]!r}"
+
+
 def numbers_from_texts_and_bytes():
     return from_hex("0x1.8p1"), float.fromhex("0x2p0"), int.from_bytes(b"\x01\x02", "big"), error_of(from_hex, "zz")
 
@@ -123,6 +148,7 @@ def conversions():
         orders_of_a_function,
         what_can_not_be_walked,
         texts_of_collections,
+        texts_of_classes_over_containers,
         numbers_from_texts_and_bytes,
         hashes_and_addresses,
         conversions,

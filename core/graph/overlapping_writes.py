@@ -20,7 +20,7 @@ from .refusals import LARGEST_TRIAL_BYTES, eager_exception
 from .tree import leaves
 
 _READ_FIRST = frozenset("fill_ masked_fill_ index_fill_".split())
-"""Operators whose kernels have read their other operands before they write."""
+"""Operators whose kernels have read the number that they write before they write."""
 
 _IN_STEP = frozenset(
     "copy cumsum cumprod cummax cummin logcumsumexp sort tril triu renorm _softmax _log_softmax".split()
@@ -57,10 +57,10 @@ def _written(call: Call) -> Iterator[Any]:
 def _reads_what_it_writes(call: Call, written: Any) -> bool:
     """True when another operand has some of the memory written to, and the kernel may read it too late."""
     name = call.op._schema.name.partition("::")[2]
-    if name in _READ_FIRST:
-        return False
     in_step = torch.Tag.pointwise in call.op.tags or name.startswith("_foreach_") or name.removesuffix("_") in _IN_STEP
     for fake in _read(call):
+        if name in _READ_FIRST and fake.dim() == 0:
+            continue
         if has_storage(fake) and storage_key(fake) == storage_key(written) and _meet(fake, written):
             start, first = (hint(one.storage_offset()) for one in (fake, written))
             if not (in_step and start == first and same_geometry(fake, written)):

@@ -42,3 +42,15 @@ def test_a_call_that_reads_too_late_is_named_under_fullgraph():
     x = torch.randn(4, 4)
     with pytest.raises(core.Unsupported, match="reads as another operand"):
         core.compile(READ_TOO_LATE["scattered from itself"], backend="eager", fullgraph=True)(x)
+
+
+def test_a_mask_that_is_written_to_in_another_order_is_an_error_as_in_eager():
+    def fn(x):
+        return x[1:].masked_fill_(x[:-1], False)
+
+    errors = []
+    for each in (fn, core.compile(fn, backend="aot_eager")):
+        with pytest.raises(RuntimeError) as caught:
+            each(torch.tensor([True, False, True, True]))
+        errors.append(str(caught.value).splitlines()[0])
+    assert errors[0] == errors[1]

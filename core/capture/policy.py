@@ -82,6 +82,8 @@ TORCH_RULES = (
         Verdict.SKIP,
         (
             "torch._dynamo.eval_frame",
+            "torch._dynamo.decorators",
+            "torch.compiler",
             "torch._inductor",
             "torch.fx",
             "torch.jit",

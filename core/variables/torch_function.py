@@ -85,6 +85,8 @@ OVERRIDDEN = resolve(
     "torch._C._has_torch_function_variadic"
 )
 OVERRIDDEN_OF_ITERABLE = resolve("torch.overrides.has_torch_function torch._C._has_torch_function")
+SETTERS = ("set_", "reset_", "clear_", "enable_", "disable_", "use_")
+"""How the names begin of functions that change a setting."""
 NOTHING = resolve("torch._C._log_api_usage_once torch.compiler.cudagraph_mark_step_begin")
 # Functions of the peer that user code calls, and of modules that few programs import; known by name, so that nothing
 # of them is imported.
@@ -204,10 +206,24 @@ class TorchFunctionVariable(VariableTracker):
             rewritten = tensor_scalar.rewrite(tx, fn.__name__, args, kwargs)
             if rewritten is not None:
                 return rewritten
+        if self._sets_state(tx, args, kwargs):
+            raise Unsupported(
+                f"{self.describe()}() changes a setting of the process", remedy="call it outside the compiled function"
+            )
         result = tx.graph_call(fn, args, kwargs)
         if result.is_constant() and getattr(fn, "__name__", "").lstrip("_").startswith(QUESTIONS):
             self._guard_state(tx, args, kwargs, result)
         return result
+
+    def _sets_state(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> bool:
+        """True for a function that, by its name, changes what is not among its arguments: no graph repeats that."""
+        fn = self.fn
+        if not isinstance(fn, (types.FunctionType, types.BuiltinFunctionType)):
+            return False
+        if not fn.__name__.lstrip("_").startswith(SETTERS):
+            return False
+        given = [arg.realize(tx) for arg in (*args, *kwargs.values())]
+        return all(arg.is_constant() or arg.kind == "user_object" for arg in given)
 
     def _guard_state(self, tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT], result: VT) -> None:
         """A question without tensors is one about a setting."""

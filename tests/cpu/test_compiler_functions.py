@@ -110,3 +110,59 @@ def test_what_torch_registered_to_be_traced_in_place_of_a_c_function_is():
     core.reset()
     fast = core.compile(lambda x: x + operator.length_hint([1, 2]), backend="eager", fullgraph=True)
     assert torch.equal(fast(torch.zeros(2)), torch.full((2,), 7.0))
+
+
+SETTINGS = {
+    "warnings": (torch.set_warn_always, torch.is_warn_always_enabled, False, True),
+    "debug mode": (torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode, 0, 1),
+    "autocast": (
+        lambda on: torch.set_autocast_enabled("cpu", on),
+        lambda: torch.is_autocast_enabled("cpu"),
+        False,
+        True,
+    ),
+    "autocast cache": (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled, True, False),
+    "conversion": (
+        torch.__future__.set_swap_module_params_on_conversion,
+        torch.__future__.get_swap_module_params_on_conversion,
+        False,
+        True,
+    ),
+    "stance": (torch.compiler.set_stance, lambda: core.stance.current().name, "default", "eager_on_recompile"),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_of_torch_is_changed_by_each_call(name):
+    change, ask, before, after = SETTINGS[name]
+
+    def fn(x):
+        y = x + 1
+        change(after)
+        return y * 2
+
+    core.reset()
+    x, fast = torch.arange(3.0), core.compile(fn, backend="eager")
+    try:
+        for _ in range(3):
+            assert torch.equal(fast(x), fn(x)) and ask() == after
+            change(before)
+            fast(x)
+            assert ask() == after
+            change(before)
+    finally:
+        change(before)
+    with pytest.raises(core.Unsupported):
+        core.compile(fn, backend="eager", fullgraph=True)(x)
+    assert ask() == before
+
+
+def test_a_stance_of_torch_inside_is_undone_where_its_block_ends():
+    def fn(x):
+        with torch.compiler.set_stance("force_eager"):
+            y = x * 3
+        return y + 1
+
+    x, fast = torch.arange(3.0), core.compile(fn, backend="eager")
+    for _ in range(2):
+        assert torch.equal(fast(x), fn(x)) and core.stance.current().name == "default"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -26,6 +26,8 @@ class TorchContextVariable(VariableTracker):
     """A context manager of torch. `make` are the class and constant arguments that build an equal one."""
 
     kind = "context"
+    gives_itself: ClassVar[bool] = False
+    """Whether `with ... as name` names the manager."""
 
     def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
         super().__init__(source)
@@ -67,7 +69,7 @@ class TorchContextVariable(VariableTracker):
         if name == "__enter__":
             self.enter(tx)
             self.entered += 1
-            return tx.constant(None)
+            return self if self.gives_itself else tx.constant(None)
         if name == "__exit__":
             self.exit(tx)
             self.entered -= 1
@@ -203,6 +205,8 @@ class SetGradVariable(GradModeVariable):
 class AutocastVariable(TorchContextVariable):
     """torch.autocast and its per-device forms."""
 
+    gives_itself = True
+
     def __init__(self, cls: type, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, source: Any = None):
         super().__init__(cls, args, kwargs, source)
         self.tokens: list[Any] = []
@@ -302,6 +306,7 @@ OUTER_MODES = "core_outer_modes"
 class ProfileRangeVariable(TorchContextVariable):
     """torch.profiler.record_function: a graph has no ranges, its kernels show up by themselves."""
 
+    gives_itself = True
     real: Any = None  # a manager that was entered before the traced code
 
     def enter(self, tx: Tracer) -> None:

@@ -75,3 +75,17 @@ def test_a_variable_that_is_reset_behind_a_break_has_its_real_token():
     compiled = core.compile(resets_behind_a_break, backend="eager")
     assert in_context(compiled, *[lambda: None] * 3) == in_context(resets_behind_a_break, *[lambda: None] * 3)
     assert core.stats()["skipped"] == 0
+
+
+def test_what_a_with_block_names_is_what_torch_gives():
+    managers = (lambda: torch.autocast("cpu"), lambda: torch.profiler.record_function("part"), torch.no_grad)
+
+    def fn(x, make):
+        with make() as named:
+            y = x + 1
+        return y, type(named).__name__
+
+    for make in managers:
+        core.reset()
+        x = torch.ones(3)
+        assert core.compile(fn, backend="eager", fullgraph=True)(x, make)[1] == fn(x, make)[1]

@@ -42,6 +42,6 @@ def held_views(
         base = edges.get(kind.index) if start is None and isinstance(kind, ViewOfInput) else None
         if start is not None:
             base = torch.autograd.graph.get_gradient_edge(plan.slot_fakes[starts[start]])
-        if base is not None and fake.grad_fn is not None:
+        if base is not None and fake.grad_fn is not None and not fake._backward_hooks:
             found.append((HeldView(at, start), torch.autograd.graph.get_gradient_edge(fake), base))
     return found

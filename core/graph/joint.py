@@ -26,10 +26,12 @@ from .functionalize import Functionalizer, is_random
 from .geometry import has_storage, is_dense, is_static, overlaps, storage_key
 from .gradient_cuts import Cuts
 from .held_views import held_views
+from .history import history
 from .node_groups import Groups, NodeGroup, groups_of
 from .output_plan import OutputPlan, slot_info
 from .recorder import AtenRecord, Call, new_recorder
 from .refusals import quiet_fakes
+from .tree import leaves
 from .wrapper_tensors import plain_tensors
 
 _OVERWRITTEN = "modified by an inplace operation"
@@ -113,7 +115,7 @@ def _reach(
     edges = [facts.gradient_edge() for facts in inputs]
     fakes = [plan.slot_fakes[at] for at in starts]
     views = held_views(outputs, plan, starts, dict(zip(wanted, edges)))
-    parting = groups_of(fakes, edges, [facts.is_leaf for facts in inputs], views)
+    parting = groups_of(fakes, edges, [facts.is_leaf for facts in inputs], views, _hooked_edges(record))
     whole, found = autograd_reach(fakes, edges), autograd_reach([*fakes, *parting.edges], edges, parting.behind)
     groups = []
     for part in parting.parts:
@@ -148,6 +150,15 @@ def _reach(
         return placed(whole), None, ()
     hidden = tuple(dataclasses.replace(each, shape=plan.in_numbers(each.shape)) for each in parting.hidden)
     return placed(whole), Groups(tuple(groups), placed(found), (), hidden, parting.views), parting.edges
+
+
+def _hooked_edges(record: AtenRecord) -> list[Any]:
+    """The gradient edges of tensors that were given hooks in the program."""
+    made = [leaf for call in record.calls for leaf in leaves(call.result) if isinstance(leaf, torch.Tensor)]
+    hooked = [
+        tensor for tensor in made if tensor._backward_hooks and isinstance(history(tensor), torch.autograd.graph.Node)
+    ]
+    return [torch.autograd.graph.get_gradient_edge(tensor) for tensor in hooked]
 
 
 def _open_sizes_of_masks(record: AtenRecord) -> None:

@@ -7,7 +7,7 @@ that are connected form a group, without the edges at which a result itself lies
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 
 from .autograd_reach import Reach, in_order
 from .held_views import HeldView
-from .hidden_cuts import HiddenStart, hidden_cuts, hidden_start
+from .hidden_cuts import MOST, HiddenStart, hidden_cuts, hidden_start
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,12 @@ def groups_of(
     edges: Sequence[Any],
     leaf: Sequence[bool],
     views: Sequence[tuple[HeldView, Any, Any]] = (),
+    hooked: Collection[Any] = (),
 ) -> Parting:
     """The groups of the results `starts`.
 
     leaf: of each edge, whether it is a leaf's: nothing lies behind that. views: each with its edge and its base's.
+    hooked: edges at which hooks of the program change what arrives in all.
     """
     ends = {_key(edge): at for at, edge in enumerate(edges)}
     roots = [torch.autograd.graph.get_gradient_edge(start) for start in starts]
@@ -85,13 +87,16 @@ def groups_of(
     met = taken.keys() & {key for node in order for key in below[node]}
     # what leads to a view is behind its base, as what leads to the base itself
     below = {node: [taken.get(key, key) for key in below[node]] for node in order}
-    ways = _Ways(roots, order, below, ends, cuts, leaf)
+    ways = _Ways(roots, order, below, ends, cuts, leaf, frozenset(_key(edge) for edge in hooked))
     hidden = ways.hidden() if ways.are_entangled() else []
     for key, _ in hidden:
         ways.cut(key)
+    for key, start in ways.known(ways.forks(), roots[: len(starts)]):
+        hidden.append((key, start))
+        ways.cut(key)
     found = ways.told_apart()
     if any(taken[key] not in (*ends, *ways.cuts) for key in met):
-        return groups_of(starts, edges, leaf)  # the base of a view was let go of
+        return groups_of(starts, edges, leaf, hooked=hooked)  # the base of a view was let go of
     ordered = _sorted(found)
     histories = frozenset().union(*(part.histories for part in found))
     whole = all(at in histories for at, is_leaf in enumerate(leaf) if not is_leaf)
@@ -107,6 +112,7 @@ def groups_of(
 
 
 def _key(edge: Any) -> tuple[Any, int]:
+    """What tells edges apart."""
     return edge.node, edge.output_nr
 
 
@@ -142,7 +148,7 @@ class _Part:
 class _Ways:
     """The ways of gradients through a program. roots: the edges of its results; order: nodes, each before those that
     follow it; below: the edges that lead on from each; ends: the edges of inputs; cuts: those at which a result lies,
-    or a hidden start; leaf: of each input, whether it is a leaf."""
+    or a hidden start; leaf: of each input, whether it is a leaf; hooked: edges that can't be cut."""
 
     def __init__(
         self,
@@ -152,7 +158,9 @@ class _Ways:
         ends: dict[Any, int],
         cuts: dict[Any, int],
         leaf: Sequence[bool],
+        hooked: frozenset[Any],
     ) -> None:
+        self.hooked = hooked
         self.roots, self.order, self.below = roots, order, below
         self.ends, self.cuts, self.leaf = ends, cuts, leaf
         self.joined = self._connected()
@@ -177,13 +185,50 @@ class _Ways:
 
     def hidden(self) -> list[tuple[Any, HiddenStart]]:
         """Further cuts by which such results get nodes of their own, none where that can't be."""
-        found = []
-        for key in hidden_cuts(self.order, self.below, self.ends, self.cuts) or ():
-            start = hidden_start(self.roots, key)
-            if start is None:
-                return []
-            found.append((key, start))
-        return found
+        return self.known(hidden_cuts(self.order, self.below, self.ends, self.cuts) or (), self.roots)
+
+    def known(self, keys: Sequence[Any], roots: Sequence[Any]) -> list[tuple[Any, HiddenStart]]:
+        """The edges with what is known of them, behind `roots`; none where one can't be cut."""
+        if not self.hooked.isdisjoint(keys):
+            return []
+        found = [(key, hidden_start(roots, key)) for key in keys]
+        return [] if any(start is None for _, start in found) else found  # type: ignore[return-value]
+
+    def forks(self) -> list[Any]:
+        """Edges behind which more results meet than before them, in parts whose results are not all made of the same
+        inputs with a history: a backward must leave the history alone that another result has."""
+        starts, histories = self._starts_and_histories()
+        kinds: dict[Any, set[int]] = {}
+        for root in self.roots:
+            kinds.setdefault(self.joined.of(root.node), set()).add(histories[root.node])
+        found = {
+            key: None
+            for node in self.order
+            for key in self.below[node]
+            if len(kinds.get(self.joined.of(node), ())) > 1 and self._is_inner(key) and starts[key[0]] != starts[node]
+        }
+        return list(found) if len(found) <= MOST else []
+
+    def _is_inner(self, key: Any) -> bool:
+        return key not in self.ends and key not in self.cuts
+
+    def _starts_and_histories(self) -> tuple[dict[Any, int], dict[Any, int]]:
+        """Of each node, as bits: the results that lead to it, and the inputs with a history behind it, both within its
+        part."""
+        starts = dict.fromkeys(self.order, 0)
+        for at, root in enumerate(self.roots):
+            starts[root.node] |= 1 << at
+        for node in self.order:
+            for key in filter(self._is_inner, self.below[node]):
+                starts[key[0]] |= starts[node]
+        histories = dict.fromkeys(self.order, 0)
+        for node in reversed(self.order):
+            for key in self.below[node]:
+                if key in self.ends:
+                    histories[node] |= 0 if self.leaf[self.ends[key]] else 1 << self.ends[key]
+                elif key not in self.cuts:
+                    histories[node] |= histories[key[0]]
+        return starts, histories
 
     def cut(self, key: Any) -> None:
         """One more start, a hidden one, at this edge."""

@@ -304,6 +304,40 @@ def test_a_backward_leaves_the_history_of_inputs_alone_that_its_result_is_not_ma
         assert all(root.grad is not None for root in roots)
 
 
+def test_the_history_of_an_input_is_left_alone_although_the_results_share_a_way():
+    def program(x, y):
+        shared = -y
+        return torch.maximum(x, shared).sum(), (shared + 1).sin()
+
+    for dynamic in (False, True):
+        core.reset()
+        compiled = core.compile(program, backend="aot_eager", dynamic=dynamic)
+        found = []
+        for run in (compiled, program):
+            inner, y = leaves(2)
+            first, second = run(inner * inner, y)
+            second.sum().backward()
+            first.backward()
+            found.append([inner.grad, y.grad])
+        same(*found)
+
+
+@pytest.mark.parametrize("hooked", [0, 2])
+def test_a_hook_inside_runs_once_where_ways_meet(hooked):
+    def program(x):
+        flipped = x.flip(1)
+        other = torch.stack([x, flipped]).unbind(0)[1]
+        seen = (flipped, other, torch.maximum(other, flipped))
+        seen[hooked].register_hook(lambda gradient: gradient + 1)
+        return seen[2], seen[1], other.sin()
+
+    def caller(results, inputs):
+        sum(result.sum() for result in results).backward()
+        return [inputs[0].grad]
+
+    both(program, caller)
+
+
 def test_results_on_each_others_way_both_ways_stay_together():
     def program(x):
         first = x.exp()

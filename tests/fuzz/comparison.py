@@ -344,7 +344,7 @@ class World:
             return None
         try:
             sum((t.double() * (at + 1)).sum() for at, t in enumerate(carrying)).backward()  # type: ignore[union-attr]
-        except RuntimeError as error:
+        except (RuntimeError, IndexError) as error:
             return (type(error).__name__, str(error))
         describe = Describer(self.loose, self.exact, starts=self.exact)
         return [describe(args), self.state(describe)]

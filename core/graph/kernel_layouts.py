@@ -130,7 +130,7 @@ def _tensors(values: Sequence[Any]) -> Any:
 
 
 def _is_known(fake: Any) -> bool:
-    if fake.layout is not torch.strided:
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return False
     symbols = [number for number in (*fake.shape, *fake.stride()) if type(number) is not int]
     return not any(map(depends_on_data, symbols))

@@ -7,7 +7,8 @@
  * with autograd metadata is c10::TensorImpl::requires_grad(), which knows non-leaf tensors.
  *
  * The key set holds what the other fields do not: conj and neg views, inference tensors, sparse and quantized layouts,
- * subclasses with __torch_dispatch__, functorch wrappers.
+ * subclasses with __torch_dispatch__, functorch wrappers. It tells the layout too where torch (before 2.9) does not
+ * export a function for that: calibrate() learns which keys no strided sample has.
  *
  * State: `core_abi`, written by calibrate() (tensor_calibrate.c) under the GIL, read by everyone after.
  */
@@ -140,7 +141,15 @@ int
 core_tensor_is_strided(void *handle)
 {
     int32_t layout;
-    return core_abi.layout(handle, &layout) == 0 && layout == 0;
+    uint64_t keys;
+    if (core_abi.layout != NULL)
+        return core_abi.layout(handle, &layout) == 0 && layout == 0;
+    PyObject *tensor = (PyObject *)((char *)handle - core_abi.cdata);
+    if (core_abi.tier == 'A')
+        keys = FIELD(impl_of(tensor), uint64_t, keys);
+    else if (!asked_keys(tensor, &keys))
+        return 0;
+    return core_abi.unstrided != 0 && (keys & core_abi.unstrided) == 0;
 }
 
 int
@@ -189,12 +198,12 @@ static int
 extent(PyObject *tensor, Extent *out)
 {
     int64_t ndim, *sizes, *strides, low = 0, high = 0;
-    int32_t code, device, layout;
+    int32_t code, device;
     void *data, *handle = (char *)tensor + core_abi.cdata;
     out->first = out->end = NULL;
     if (core_abi.tier == 0 || tensor == NULL || !PyObject_TypeCheck(tensor, core_abi.tensor_type) || impl_of(tensor) == NULL)
         return -1;
-    if (core_abi.layout(handle, &layout) != 0 || layout != 0 || core_abi.dim(handle, &ndim) != 0 ||
+    if (!core_tensor_is_strided(handle) || core_abi.dim(handle, &ndim) != 0 ||
         core_abi.sizes(handle, &sizes) != 0 || core_abi.dtype(handle, &code) != 0 || code < 0 || code > 255 ||
         core_abi.device_type(handle, &device) != 0)
         return -1;

@@ -34,6 +34,7 @@ int core_tensors_overlap(PyObject *const *regs, const uint32_t *which, uint32_t 
 /* What torch's C interface takes for a tensor (borrowed), NULL for anything else and before calibrate(). */
 void *core_tensor_handle(PyObject *tensor);
 
+/* 1 when the tensor of a handle is known to have strides. Never leaves an exception set. */
 int core_tensor_is_strided(void *handle);
 
 /* 1 and the address of the first element of a strided tensor, 0 when it has none. */

@@ -62,7 +62,7 @@ block_holds(const void *block, size_t bytes)
 static int
 resolve(void)
 {
-    struct { const char *library, *name; void *target; } wanted[] = {
+    struct { const char *library, *name; void *target; int optional; } wanted[] = {
         {"libc10", "_ZNK3c1010TensorImpl13requires_gradEv", &core_abi.requires_grad},
         {"libtorch_cpu", "aoti_torch_get_sizes", &core_abi.sizes},
         {"libtorch_cpu", "aoti_torch_get_strides", &core_abi.strides},
@@ -71,12 +71,12 @@ resolve(void)
         {"libtorch_cpu", "aoti_torch_get_dtype", &core_abi.dtype},
         {"libtorch_cpu", "aoti_torch_get_device_type", &core_abi.device_type},
         {"libtorch_cpu", "aoti_torch_get_device_index", &core_abi.device_index},
-        {"libtorch_cpu", "aoti_torch_get_layout", &core_abi.layout},
+        {"libtorch_cpu", "aoti_torch_get_layout", &core_abi.layout, 1},
         {"libtorch_cpu", "aoti_torch_get_data_ptr", &core_abi.data},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         void *symbol = core_torch_symbol(wanted[i].library, wanted[i].name);
-        if (symbol == NULL)
+        if (symbol == NULL && !wanted[i].optional)
             return PyErr_Format(PyExc_RuntimeError, "this torch does not export %s", wanted[i].name), -1;
         memcpy(wanted[i].target, &symbol, sizeof(symbol));
     }
@@ -136,6 +136,33 @@ done:
     return result;
 }
 
+static int
+says_strided(PyObject *tensor, PyObject *strided)
+{
+    PyObject *layout = PyObject_GetAttrString(tensor, "layout");
+    int result = layout == NULL ? -1 : layout == strided;
+    Py_XDECREF(layout);
+    return result;
+}
+
+/* The keys that samples without strides have and none with strides has. */
+static int
+learn_unstrided(PyObject *torch_module, PyObject *samples)
+{
+    PyObject *strided = PyObject_GetAttrString(torch_module, "strided");
+    uint64_t with = 0, without = 0;
+    int right = strided != NULL;
+    for (Py_ssize_t i = 0; right && i < PyList_GET_SIZE(samples); i++) {
+        PyObject *sample = PyList_GET_ITEM(samples, i);
+        int is_strided = says_strided(PyTuple_GET_ITEM(sample, 0), strided);
+        *(is_strided ? &with : &without) |= PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(sample, 1));
+        right = is_strided >= 0;
+    }
+    Py_XDECREF(strided);
+    core_abi.unstrided = without & ~with;
+    return right ? 0 : -1;
+}
+
 /* Checked with torch 2.13 and 2.14, and with torch 2.11, whose tensors still carry a pointer to dimension names. */
 static const TensorOffsets known_offsets[] = {
     {24, 56, 64, 144, 160, 162, 166, 168, 128, 176, 136},
@@ -150,10 +177,10 @@ reads_right(PyObject *tensor, uint64_t keys)
     void *handle = (char *)tensor + core_abi.cdata;
     const char *impl = impl_of(tensor);
     int64_t ndim, offset, *sizes, *strides;
-    int32_t dtype, device, index, layout;
+    int32_t dtype, device, index;
     if (!block_holds(impl, core_offsets.block) || FIELD(impl, uint64_t, keys) != keys)
         return 0;
-    if (core_abi.layout(handle, &layout) != 0 || core_abi.dim(handle, &ndim) != 0 || core_abi.dtype(handle, &dtype) != 0 ||
+    if (core_abi.dim(handle, &ndim) != 0 || core_abi.dtype(handle, &dtype) != 0 ||
         core_abi.device_type(handle, &device) != 0 || core_abi.device_index(handle, &index) != 0)
         return 0;
     if (FIELD(impl, uint64_t, ndim) != (uint64_t)ndim || FIELD(impl, uint16_t, dtype) != dtype ||
@@ -161,7 +188,7 @@ reads_right(PyObject *tensor, uint64_t keys)
         return 0;
     if (core_abi.requires_grad(impl) && FIELD(impl, void *, autograd) == NULL)
         return 0;
-    if (layout != 0)
+    if (core_abi.layout != NULL ? !core_tensor_is_strided(handle) : (keys & core_abi.unstrided) != 0)
         return 1;
     if (core_abi.sizes(handle, &sizes) != 0 || core_abi.strides(handle, &strides) != 0 || core_abi.offset(handle, &offset) != 0)
         return 0;
@@ -210,7 +237,8 @@ PyDoc_STRVAR(calibrate_doc,
 "calibrate(torch_module, samples, dispatch_keys, tier=None)\n--\n\n"
 "Choose how tensors are read, from samples of known contents; returns 'A' (offsets) or 'B' (torch's exported functions).\n"
 "samples: a list of (tensor, key bits), one a dtype at least; dispatch_keys: a callable tensor -> key set.\n"
-"tier='B' passes over the offsets. Raises RuntimeError when this torch can be read in neither way.");
+"tier='B' passes over the offsets, a 'k' behind it over torch's function for layouts, which torch 2.8 lacks.\n"
+"Raises RuntimeError when this torch can be read in neither way.");
 
 static PyObject *
 calibrate(PyObject *unused, PyObject *args, PyObject *kwargs)
@@ -226,6 +254,8 @@ calibrate(PyObject *unused, PyObject *args, PyObject *kwargs)
     core_abi.raw_grad = 0;
     if (resolve() < 0 || (type = PyObject_GetAttrString(torch_module, "Tensor")) == NULL)
         return NULL;
+    if (tier != NULL && strchr(tier, 'k') != NULL)
+        core_abi.layout = NULL;
     Py_XSETREF(core_abi.tensor_type, (PyTypeObject *)type);
     Py_XSETREF(core_abi.dispatch_keys, Py_NewRef(dispatch_keys));
     Py_XSETREF(core_abi.dtypes, PyDict_New());
@@ -245,6 +275,8 @@ calibrate(PyObject *unused, PyObject *args, PyObject *kwargs)
         if (PyErr_Occurred() || learn_dtype(PyTuple_GET_ITEM(sample, 0)) < 0)
             return NULL;
     }
+    if (learn_unstrided(torch_module, samples) < 0)
+        return NULL;
     int raw = (tier == NULL || tier[0] != 'B') && PyList_GET_SIZE(samples) > 0 && find_offsets(samples);
     if (raw)
         learn_raw_grad(samples);

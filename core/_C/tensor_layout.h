@@ -44,7 +44,9 @@ struct TensorAbi {
     _Bool (*requires_grad)(const void *);
     ShimInts sizes, strides;
     ShimInt dim, offset;
-    ShimCode dtype, device_type, device_index, layout;
+    ShimCode dtype, device_type, device_index;
+    ShimCode layout;         /* NULL where torch does not export it: the key set tells then */
+    uint64_t unstrided;      /* keys that only tensors without strides have; 0: not learned */
     ShimPointer data;
 };
 

@@ -22,7 +22,7 @@ from ..errors import Unsupported
 from ..graph.switches import switch
 from ..guards.checks import Is, Predicate
 from ..guards.source import ConstSource, InstanceAttrSource, LocalSource
-from ..torch_compat import function_modes
+from ..torch_compat import function_modes, newer
 from ..variables import function_mode, tensor_subclass
 from ..variables.answers import guard_answer
 from ..variables.base import VariableTracker
@@ -345,7 +345,7 @@ def new_type(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
 FUNCTIONS.update({part: _part_of_type(part) for part in (typing.get_origin, typing.get_args)})
 
 
-@function(torch.fx.traceback.annotate)
+@function(*newer.GRAPH_NOTES)
 def annotate(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """Notes on the nodes of another tracer's graph."""
     return tx.inline(contextlib.nullcontext, [])  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """Every private torch name that core uses, in one package, with the torch versions it was checked with.
 
-Checked with torch 2.11 and 2.13. Names that are costly to import are reached through functions.
+Checked with torch 2.8, 2.11 and 2.13. Names that are costly to import are reached through functions.
 """
 
 from __future__ import annotations
@@ -442,20 +442,24 @@ def function_apply_refuses_keywords() -> str | None:
 def aot_module_simplified() -> Any:
     """torch's AOTAutograd for one graph module and flat inputs; only its first parameters are used, by keyword.
 
-    Checked with 2.11 and 2.13: mod, args, fw_compiler, bw_compiler, inference_compiler. Nothing that the forward keeps
-    is given away to the backward, which may run again: that it is never asked to can't be known.
+    Checked with 2.8, 2.11 and 2.13: mod, args, fw_compiler, bw_compiler, inference_compiler. Nothing that the forward
+    keeps is given away to the backward, which may run again: that it is never asked to can't be known.
     """
-    from torch._functorch._aot_autograd import graph_compile
     from torch._functorch.aot_autograd import aot_module_simplified as function
+
+    try:
+        from torch._functorch._aot_autograd import graph_compile as compiling
+    except ImportError:  # torch 2.8
+        from torch._functorch._aot_autograd import jit_compile_runtime_wrappers as compiling
 
     def traced(**how: Any) -> Any:
         name = "collect_bw_donated_buffer_idxs"  # the setting of that name is looked at in each backward as well
-        before = getattr(graph_compile, name)
-        setattr(graph_compile, name, lambda *args, **kwargs: [])
+        before = getattr(compiling, name)
+        setattr(compiling, name, lambda *args, **kwargs: [])
         try:
             return function(**how)
         finally:
-            setattr(graph_compile, name, before)
+            setattr(compiling, name, before)
 
     return traced
 

@@ -57,9 +57,18 @@ def _sample_tensors() -> list[torch.Tensor]:
             torch.ones(2, 2).to_sparse(),
             torch.empty(4, device="meta")[1:],
         ]
+        samples += _one_a_layout()
         with torch.inference_mode():
             samples.append(torch.ones(2, 2))
     return samples
+
+
+def _one_a_layout() -> list[torch.Tensor]:
+    """Tensors without strides: what their keys have alone tells a layout where torch exports no function for it."""
+    layouts = [torch.sparse_csr, *([torch._mkldnn] if torch.backends.mkldnn.is_available() else [])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # compressed tensors are said to be unfinished: nothing is computed here
+        return [torch.empty(1, 1, layout=layout) for layout in layouts]
 
 
 def _one_a_dtype() -> list[torch.Tensor]:

@@ -224,6 +224,26 @@ def test_overlap_is_judged_by_bytes(tier):
     assert not hits(program, whole, torch.ones(2, 2).to_sparse(), torch.ones(1))
 
 
+@pytest.mark.parametrize("way", ["A", "B"])
+def test_layouts_are_told_by_keys_where_torch_exports_no_function_for_them(way):
+    torch_compat.calibrate_tensor_guards()
+    samples = [(tensor, torch_compat.dispatch_key_bits(tensor)) for tensor in calibration._sample_tensors()]
+    unstrided = [torch.empty(2, 2, layout=kind) for kind in (torch.sparse_coo, torch.sparse_csc, torch._mkldnn)]
+    try:
+        assert _C.tensor_abi.calibrate(torch, samples, torch._C._dispatch_keys, way + "k") == way
+        program, _ = build_program(GuardSet([Guard(None, NoOverlap((X, LocalSource("y", 1))))]))
+        for tensor in (base(), base().conj(), torch.ones(2, requires_grad=True) * 2, inference(), Subclass(base())):
+            assert hits(program, tensor, torch.ones(3))
+            assert not hits(program, tensor, tensor[:1])
+        for tensor in unstrided:
+            assert not hits(program, tensor, torch.ones(3))
+            with pytest.raises(TypeError, match="has no version or no memory"):
+                _C.FrozenWeights((tensor,))
+        assert not hits(program, Wrapper(torch.ones(2)), torch.ones(3))
+    finally:
+        _C.tensor_abi.calibrate(torch, samples, torch._C._dispatch_keys)
+
+
 def test_the_reason_of_a_miss_names_the_fact_and_both_values():
     program, owners = spec_program(TensorSpec.of(torch.ones(4, 3)))
 

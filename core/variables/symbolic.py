@@ -93,6 +93,8 @@ class SymbolicVariable(VariableTracker):
         """math.trunc, floor or ceil of it, that it is finite being guarded: of an infinite number they raise."""
         if self.python_type() is int:
             return self
+        if tracing.depends_on_data(self.symbol):
+            return tx.graph_call(function, [self], {})  # only a run can tell
         above, below = ((operator.ge, -sys.float_info.max), (operator.le, sys.float_info.max))
         if all(tx.truth(tx.binary(compare, self, tx.constant(bound))) for compare, bound in (above, below)):
             return tx.graph_call(function, [self], {})

@@ -1,7 +1,8 @@
 """Fused oneDNN kernels for CPUs as a backend of core.
 
 Enters: functional ATen graphs. Leaves: generated code that calls the fused oneDNN kernels that PyTorch
-carries, and ATen's for the rest of a region. No part of the Intel extension is used: it ended at 2.8.0.
+carries, and ATen's for the rest of a region. The Intel extension's, which ended at 2.8.0, are called for frozen
+weights where it is installed beside the torch that it is for.
 """
 
 __version__ = "0.1.0"

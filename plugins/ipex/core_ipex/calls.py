@@ -16,6 +16,7 @@ import torch.fx as fx
 
 from core.plugin import Unsupported
 
+from . import native
 from .fusions import Fusion
 from .patterns import BESIDE_CONVOLUTIONS, fake, is_turn, memory_order
 from .torch_compat import convolution, direct, linear
@@ -119,7 +120,7 @@ class RegionCall:
         if fusion.other is not None:
             reads.append(fusion.other)
         self.calls += 1
-        write = self._convolved if fusion.is_convolution else self._product
+        write = self._native if fusion.native else self._convolved if fusion.is_convolution else self._product
         expression = write(fusion, weight, bias)
         self._say(fusion.anchor, expression + (".relu_()" if fusion.relu else ""), map(self._resolved, reads))
         if fusion.reshape is not None and fusion.at is not fusion.anchor:
@@ -129,10 +130,25 @@ class RegionCall:
         values = self._written(fusion.values)
         if fusion.other is None:
             return f"_linear({values}, {weight}, {bias}, {fusion.unary!r}, [], {fusion.algorithm!r})"
-        other = self._written(fusion.other)
-        if fusion.reshape is not None:
-            other = f"{other}.reshape(-1, {fake(fusion.anchor).shape[1]})"
+        other = self._as_product(fusion, self._written(fusion.other))
         return f"_linear_add({values}, {other}, {weight}, {bias}, 'add')"
+
+    def _native(self, fusion: Fusion, weight: str, bias: str) -> str:
+        kind, values, other = "linear", self._written, self._written
+        if fusion.is_convolution:
+            self.images.add(fusion.anchor)
+            self.loose.add(fusion.anchor)
+            kind, values, other = "convolution", self._image, self._image
+        name, extra = native.call(kind, fusion.unary, fusion.algorithm)
+        self.namespace[f"_{name}"] = native.kernel(name)
+        expression = f"_{name}({', '.join([values(fusion.values), *map(repr, extra), weight])})"
+        if fusion.other is None:
+            return expression
+        return f"{expression}.add_({self._as_product(fusion, other(fusion.other))})"
+
+    def _as_product(self, fusion: Fusion, other: str) -> str:
+        """What is added behind a reshape, in the shape of the product."""
+        return other if fusion.reshape is None else f"{other}.reshape(-1, {fake(fusion.anchor).shape[1]})"
 
     def _convolved(self, fusion: Fusion, weight: str, bias: str) -> str:
         self.images.add(fusion.anchor)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.fx as fx
@@ -36,7 +37,7 @@ class Fusion:
     """anchor: the product or convolution; at: the node where the kernel is called, all operands being there;
     behind: nodes whose value is the kernel's, in order; reshape: a reshape among them, which is made from it; norm: a
     batch normalization that is folded into the weight; other: what is added; unary: oneDNN's name of a function;
-    ready: weight and bias where both are known while compiling."""
+    ready: weight and bias where both are known while compiling; native: they are the extension's, in one."""
 
     anchor: fx.Node
     values: fx.Node
@@ -50,7 +51,8 @@ class Fusion:
     algorithm: str = ""
     relu: bool = False
     behind: list[fx.Node] = field(default_factory=list)
-    ready: tuple[torch.Tensor, torch.Tensor | None] | None = None
+    ready: tuple[Any, torch.Tensor | None] | None = None
+    native: bool = False
 
     @property
     def is_convolution(self) -> bool:

@@ -1,4 +1,4 @@
-"""The plugin object behind the entry point `ipex`. Importing it imports no torch, and never the Intel extension."""
+"""The plugin object behind the entry point `ipex`. Importing it imports no torch and no Intel extension."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from core.plugin import (  # noqa: E402
 )
 
 ENDED = "IPEX ended at 2.8.0, archived 2026-03-30; using PyTorch's oneDNN"
+NATIVE = "native: frozen weights go to the kernels of IPEX {}, which ended at 2.8.0; all else to PyTorch's oneDNN"
 _TRAINING = "oneDNN's fused kernels have no gradients, and a backward reads what they would leave out"
 
 
@@ -47,7 +48,10 @@ class OneDnnBackend(Backend):
         return Probe(not reason, f"{ENDED}; {reason}" if reason else "", remedy, _versions())
 
     def options(self) -> Mapping[str, Option]:
-        return {"fusions": Option(bool, True, help="off: every operator through ATen, to look for a wrong result")}
+        return {
+            "fusions": Option(bool, True, help="off: every operator through ATen, to look for a wrong result"),
+            "native": Option(bool, True, help="off: PyTorch's oneDNN even where the Intel extension for this torch is"),
+        }
 
     def supports(self, node: Any, ctx: CompileContext) -> Support:
         from .patterns import refusal, yielded
@@ -66,7 +70,17 @@ class OneDnnBackend(Backend):
 
 def _versions() -> dict[str, str]:
     extension = installed_version("intel_extension_for_pytorch")
-    return {"kernels": ENDED} | ({"intel_extension_for_pytorch": f"{extension}, not used"} if extension else {})
+    if not extension:
+        return {"kernels": ENDED}
+    if _native():
+        return {"kernels": NATIVE.format(extension), "intel_extension_for_pytorch": extension}
+    return {"kernels": ENDED, "intel_extension_for_pytorch": f"{extension}, not used"}
+
+
+def _native() -> str:
+    from .native import installed
+
+    return installed()
 
 
 @hookimpl
@@ -77,6 +91,8 @@ def core_backend() -> Backend:
 
 @hookimpl
 def core_diagnose() -> list[Finding]:
-    """Says whose kernels run, and that an installed extension is not among them."""
+    """Says whose kernels run: the extension's where the one for this torch is installed, else none of its."""
     installed = _versions().get("intel_extension_for_pytorch")
+    if installed and _native():
+        return [Finding("info", NATIVE.format(installed))]
     return [Finding("info", f"{ENDED}; the installed extension is {installed}" if installed else ENDED)]

@@ -22,14 +22,35 @@ def compiled(fn, **options):
     return core.compile(fn, backend="ipex", **options)
 
 
+def beside_the_extension():
+    from core_ipex.native import installed
+
+    return installed()
+
+
 @pytest.fixture
-def said():
-    """What was said to be fused, a text a region."""
+def reports():
+    """What the backend reported."""
     found = []
 
     def listen(event):
         if isinstance(event, BackendReported) and event.backend == "ipex":
             found.append(event.finding.text)
+
+    stop = subscribe(listen)
+    yield found
+    stop()
+
+
+@pytest.fixture
+def said():
+    """What was said to be fused, a text a region, whoever's kernels compute it."""
+    found = []
+
+    def listen(event):
+        if isinstance(event, BackendReported) and event.backend == "ipex":
+            if not event.finding.text.startswith("native: "):
+                found.append(event.finding.text)
 
     stop = subscribe(listen)
     yield found
@@ -312,9 +333,74 @@ def test_a_warm_call_enters_no_file_of_the_plugin():
     assert not any("core_ipex" in name for name in entered)
 
 
+@pytest.mark.skipif(beside_the_extension() != "", reason="the extension is used here")
 def test_the_diagnosis_says_whose_kernels_run():
     from core_ipex.plugin import core_diagnose
 
     (finding,) = core_diagnose()
     assert finding.text.startswith("IPEX ended at 2.8.0, archived 2026-03-30; using PyTorch's oneDNN")
     assert "intel_extension_for_pytorch" not in sys.modules
+
+
+def test_the_extension_is_used_beside_its_own_torch_alone(monkeypatch):
+    from core_ipex import native, plugin
+
+    def beside(torch_version, extension):
+        versions = {"torch": torch_version, native.MODULE: extension}
+        monkeypatch.setattr(native, "installed_version", versions.get)
+        monkeypatch.setattr(plugin, "installed_version", versions.get)
+        (finding,) = plugin.core_diagnose()
+        return native.installed(), finding.text
+
+    for versions in (("2.13.0", "2.8.0"), ("2.8.0", ""), ("2.8.0", "2.7.0"), ("2.80.0", "2.80.0"), ("2.7.1", "2.7.0")):
+        found, text = beside(*versions)
+        assert found == "" and text.startswith(plugin.ENDED)
+    found, text = beside("2.8.0+cu128", "2.8.0")
+    assert found == "2.8.0" and text.startswith("native: frozen weights go to the kernels of IPEX 2.8.0")
+
+
+@torch.no_grad()
+def test_an_extension_that_cannot_be_imported_is_said_and_done_without(said, monkeypatch):
+    from core_ipex import native
+
+    monkeypatch.setattr(native, "installed", lambda: "2.8.0")
+    monkeypatch.setattr(native, "unusable", lambda: "ImportError: it is broken")
+    layer, x = nn.Linear(6, 5).eval(), torch.randn(3, 6)
+    close(compiled(layer, freeze=True)(x), layer(x))
+    assert "the kernels of the extension 2.8.0 can't be called (ImportError: it is broken)" in said
+    said.clear()
+    close(compiled(layer, freeze=True, options={"native": False})(x), layer(x))
+    assert said == ["oneDNN computes 1 linear"]
+
+
+@pytest.mark.skipif(not beside_the_extension(), reason="the Intel extension and the torch 2.8 that it is for")
+@torch.no_grad()
+def test_frozen_weights_go_to_the_kernels_of_the_extension(reports):
+    torch.manual_seed(0)
+    for activation in (F.relu, F.gelu, F.silu, torch.tanh, torch.sigmoid):
+        conv, layer, last = nn.Conv2d(4, 4, 3, padding=1, groups=2), nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
+        norm = nn.BatchNorm2d(4).eval()
+
+        def program(x, conv=conv, layer=layer, last=last, norm=norm, activation=activation):
+            x = activation(norm(conv(x))) + x
+            x = activation(layer(x.permute(0, 2, 3, 1)))
+            return last(x) + x
+
+        for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 6e-2)):
+            model = nn.ModuleList([conv, layer, last, norm]).to(dtype)
+            run = compiled(program, freeze=True, fullgraph_backend=True)
+            for rows in (2, 5, 3):
+                x = torch.randn(rows, 4, 6, 6, dtype=dtype)
+                x[0, 0, 0, 0] = NAN
+                got, want = run(x), program(x)
+                close(got, want, tolerance)
+                assert got.stride() == want.stride()
+            assert "native: 3 of them by kernels of the extension 2.8.0" in reports
+            reports.clear()
+            for weight in model.parameters():
+                weight.add_(0.5)
+            close(run(x), program(x), tolerance)
+    off = compiled(program, freeze=True, options={"native": False})
+    reports.clear()
+    close(off(x), program(x), tolerance)
+    assert reports and not any(text.startswith("native") for text in reports)

@@ -2,6 +2,7 @@
 
     python plugins/ipex/tools/native_venv.py FOLDER            # says what would be downloaded, and stops
     python plugins/ipex/tools/native_venv.py FOLDER --yes      # makes the environment and shows the extension
+    python plugins/ipex/tools/native_venv.py FOLDER --yes --core .   # and core.compile with it, built from a checkout
 
 The extension ended at 2.8.0 and works with torch 2.8 only; with another torch its import ends the process. So versions
 are compared by what is installed, never by importing, and it has an environment of its own. Where a build of torch 2.8
@@ -45,6 +46,13 @@ import torch
 import intel_extension_for_pytorch as ipex
 from torch import nn
 
+try:
+    import core
+    import core_ipex
+except ImportError:
+    core = None
+    print("core and core-ipex are not installed in this environment: the extension alone is shown")
+
 torch.manual_seed(0)
 torch.set_num_threads(1)
 
@@ -62,7 +70,11 @@ for name, (model, x) in MODELS.items():
     model = model.eval()
     with torch.no_grad():
         fast = ipex.optimize(model, dtype=torch.float32)
-        runs = {"eager": model, "native": fast}
+        runs = {"eager": model, "the extension alone": fast}
+        if core is not None:
+            how = {"backend": "ipex", "freeze": True, "fullgraph_backend": True}
+            runs["core, native"] = core.compile(copy.deepcopy(model), **how)
+            runs["core, upstream"] = core.compile(copy.deepcopy(model), options={"native": False}, **how)
         if x.dim() == 4:
             last = x.contiguous(memory_format=torch.channels_last)
             turned = copy.deepcopy(model).to(memory_format=torch.channels_last)
@@ -121,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the environment is or is to be")
     parser.add_argument("--yes", action="store_true", help="download")
+    parser.add_argument("--core", type=Path, help="a checkout of core, which is built and installed there too")
     options = parser.parse_args(arguments)
     if not LEAST <= sys.version_info[:2] < BEYOND:
         print(f"the extension has no wheels for Python {sys.version_info[0]}.{sys.version_info[1]}", file=sys.stderr)
@@ -136,6 +149,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         build = f"torch=={TORCH}.0+cpu" if cpu else f"torch=={TORCH}.0"
         if pip(options.folder, "install", "-q", build, f"{EXTENSION}=={TORCH}.0", "numpy", "setuptools"):
+            return 1
+    if options.core is not None:
+        parts = [str(options.core), str(options.core / "plugins" / "ipex")]
+        if pip(options.folder, "install", "-q", "setuptools>=77", "wheel", "pluggy>=1.5"):
+            return 1
+        if pip(options.folder, "install", "-q", "--no-build-isolation", "--no-deps", *parts):
             return 1
     versions = json.loads(asked(options.folder, VERSIONS))
     why = mismatch(versions)

@@ -22,18 +22,20 @@ VT = VariableTracker
 WHOLE = (torch.int64, torch.int32)
 COMPARISONS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
 SUMS = (operator.add, operator.sub)
+INDEXING = (operator.getitem, operator.setitem, "__getitem__", "__setitem__")
 LARGE = 1 << 31
 MOST_NODES = 8  # from an input to a decision
 
 
-def with_numbers(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> tuple[list[VT], dict[str, VT]] | None:
-    """The arguments with numbers for such tensors; None where there are none, or the program wants none. With
-    fullgraph, symbols without a value serve all numbers of the data: these come second."""
+def with_numbers(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> tuple[list[VT], dict[str, VT]] | None:
+    """The arguments of `fn` with numbers for such tensors; None where there are none, or the program wants none. With
+    fullgraph, symbols without a value serve all numbers of the data: these come second. An index stays a tensor, which
+    a graph can take from memory."""
     if tx.trace.options.fullgraph and not tx.builder.scalar_outputs or not _may_be_read(tx):
         return None
     found: list[VT] = []
-    replaced = [_replaced(tx, arg, found) for arg in args]
-    named = {key: _replaced(tx, value, found) for key, value in kwargs.items()}
+    replaced = [_replaced(tx, arg, found, fn not in INDEXING) for arg in args]
+    named = {key: _replaced(tx, value, found, True) for key, value in kwargs.items()}
     return (replaced, named) if found else None
 
 
@@ -59,16 +61,17 @@ def _may_be_read(tx: Any) -> bool:
     return not any(call.op._schema.is_mutable for call in tx.builder.recorded_calls)
 
 
-def _replaced(tx: Any, value: VT, found: list[VT]) -> VT:
+def _replaced(tx: Any, value: VT, found: list[VT], numbers: bool) -> VT:
+    """numbers: whether tensors stand for numbers here; in a slice they do anywhere."""
     value = value.realize(tx)
     if value.kind in ("list", "tuple"):
         items = value.unpack(tx)
-        made = [_replaced(tx, item, found) for item in items]
+        made = [_replaced(tx, item, found, numbers) for item in items]
         return value if all(map(operator.is_, made, items)) else tx.new_tuple(made)  # type: ignore[no-any-return]
     if value.kind == "slice":
-        ends = [_replaced(tx, end, found) for end in value.parts]  # type: ignore[attr-defined]
+        ends = [_replaced(tx, end, found, True) for end in value.parts]  # type: ignore[attr-defined]
         return tx.new_slice(*ends)  # type: ignore[no-any-return]
-    if value.kind != "tensor" or value.fake.ndim or value.known_number() is not None:  # type: ignore[attr-defined]
+    if not numbers or value.kind != "tensor" or value.fake.ndim or value.known_number() is not None:  # type: ignore[attr-defined]
         return value
     number = _number(tx, value.value, value.value.node)  # type: ignore[attr-defined]
     if number is None:

@@ -252,7 +252,7 @@ class TracerServices(Host):
         except Unsupported as refusal:
             if isinstance(refusal, NeedsSymbols):
                 self.learn(known_buffers.numbers_among(self, (*args, *kwargs.values())))
-                read = input_numbers.with_numbers(self, list(args), kwargs)
+                read = input_numbers.with_numbers(self, target, list(args), kwargs)
                 if read is not None:
                     with suppress(Unsupported, ObservedException):
                         return self._add_to_graph(call, target, *read)

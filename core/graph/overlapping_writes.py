@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
 from ..errors import Unsupported, UserLine
 from .geometry import extent, has_storage, hint, overlaps, same_geometry, storage_key
 from .mutation import written_arguments
@@ -78,13 +79,14 @@ def _meet(left: Any, right: Any) -> bool:
         return False
     if left.dtype != right.dtype or high - low > LARGEST_TRIAL_BYTES:
         return True
-    taken = torch.zeros(high - low, dtype=torch.bool)
-    parts = [
-        taken.as_strided([hint(size) for size in fake.shape], [hint(stride) for stride in fake.stride()], start - low)
-        for fake, (start, _) in zip((left, right), spans)
-    ]
-    parts[0].fill_(True)
-    return bool(parts[1].any())
+    with torch_compat.beside_dispatch_modes():
+        taken = torch.zeros(high - low, dtype=torch.bool)
+        parts = []
+        for fake, (start, _) in zip((left, right), spans):
+            geometry = ([hint(size) for size in fake.shape], [hint(stride) for stride in fake.stride()])
+            parts.append(taken.as_strided(*geometry, start - low))
+        parts[0].fill_(True)
+        return bool(parts[1].any())
 
 
 def _read(call: Call) -> list[Any]:

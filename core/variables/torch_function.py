@@ -97,7 +97,10 @@ NAMED_TRUE = frozenset(
         "torch.distributed._functional_collectives._are_we_tracing",
     )
 )
-NAMED_NOTHING = frozenset(("torch._dynamo.decorators.mark_static_address", "torch._dynamo.decorators.mark_dynamic"))
+NAMED_NOTHING = frozenset(
+    f"torch._dynamo.decorators.{name}"
+    for name in "mark_static_address mark_static mark_dynamic maybe_mark_dynamic mark_unbacked".split()
+)
 NAMED_BREAKS = frozenset(("torch._dynamo.decorators.graph_break",))
 BREAKS: dict[Any, tuple[str, str]] = {
     fn: (f"{name}() is not part of a graph", remedy)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from . import newer
 from .active_modes import (  # noqa: F401 - names of this package
     beside_dispatch_modes,
     beside_modes,
@@ -60,8 +61,10 @@ def _fake_mode_class() -> type:
     """FakeTensorMode with its handler as it was written, for the reason that dispatch_mode_class gives."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    handler = inspect.unwrap(FakeTensorMode.__torch_dispatch__)
+
     class UnwrappedFakeTensorMode(FakeTensorMode):
-        __torch_dispatch__ = inspect.unwrap(FakeTensorMode.__torch_dispatch__)
+        __torch_dispatch__ = handler if newer.VIEWS_TAKE_SYMBOLS else newer.taking_symbols(handler)
 
         def __enter__(self) -> Any:
             self.__dict__.setdefault("_bare", []).append(put_bare_package())

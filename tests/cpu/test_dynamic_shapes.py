@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from compare import same
 
 import core
+from core import torch_compat
 
 
 def sizes(fn, make, values, **options):
@@ -269,3 +271,23 @@ def test_strides_that_do_not_follow_from_the_sizes_are_told_apart():
     ]
     sizes(fn, lambda i: (views[i],), [*range(len(views)), *range(len(views))], dynamic=True)
     sizes(fn, lambda i: (views[i],), [*range(len(views)), *range(len(views))])
+
+
+def test_a_fake_view_takes_symbols_by_the_python_rule_too(monkeypatch):
+    """What a torch gets whose C++ rule does not take them."""
+    monkeypatch.setattr(torch_compat.newer, "VIEWS_TAKE_SYMBOLS", False)
+    torch_compat._fake_mode_class.cache_clear()
+    try:
+        plain = torch_compat._fake_mode_class().__mro__[1].__torch_dispatch__
+        assert torch_compat._fake_mode_class().__torch_dispatch__ is not inspect.unwrap(plain)
+        fast = core.compile(lambda x: (x.view(-1, 2) * 2).tanh().view(x.shape), backend="aot_eager", dynamic=True)
+        for rows in (4, 6, 10):
+            x = torch.randn(rows, 4, requires_grad=True)
+            result = fast(x)
+            (gradient,) = torch.autograd.grad(result.sum(), x)
+            assert torch.equal(result, (x * 2).tanh())
+            torch.testing.assert_close(gradient, 2 * (1 - (x * 2).tanh() ** 2))
+        assert core.stats()["graphs"] == 1
+    finally:
+        monkeypatch.undo()
+        torch_compat._fake_mode_class.cache_clear()

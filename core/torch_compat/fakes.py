@@ -8,8 +8,14 @@ from typing import Any
 
 import torch
 
-TAKE_SYMBOLS = (torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout.default, torch.broadcast_tensors)
-"""Composite operators that take symbolic sizes in C++ too; the Python ones copy where these return their operand."""
+from . import newer
+
+TAKE_SYMBOLS = (
+    *(torch.nn.functional.dropout, torch.dropout, torch.ops.aten.dropout.default, torch.broadcast_tensors),
+    *(() if newer.VIEWS_TAKE_SYMBOLS else (torch.lstm,)),
+)
+"""Composite operators that take symbolic sizes in C++ too; the Python ones copy where these return their operand, and
+that of torch 2.8 for lstm gives states of a wrong shape."""
 
 
 def symbolic_dispatch(fn: Any) -> contextlib.AbstractContextManager[Any]:

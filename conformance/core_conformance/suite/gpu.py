@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,7 +25,9 @@ from .values import draw, needs_training, seeded
 LONG = 400_000_000
 """Cycles that a stream is kept busy for: a fifth of a second or more, a thousand times what a call of a test takes."""
 CALLS = 200
-ROUNDS = 12
+ROUNDS = 5
+QUIET_S = 0.3
+PATIENCE_S = 30.0
 MEGABYTE = 1 << 20
 GROWTH_BYTES = 64 * MEGABYTE
 BEYOND_32_BITS = (1 << 31) + 64
@@ -227,8 +230,8 @@ class GpuTests(ConformanceTests):
         _settled(lambda: compiled(x, w), x.device)
         before = torch.cuda.memory_allocated(x.device)
         taken = []
-        for _ in range(ROUNDS):  # others that start on the device take memory too, each once: not in every round
-            free = torch.cuda.mem_get_info(x.device)[0]
+        for _ in range(ROUNDS):  # other processes take memory too, most of it as they start
+            free = _settled_memory(x.device)
             for _ in range(CALLS):
                 compiled(x, w)
             _settled(lambda: None, x.device)
@@ -393,6 +396,18 @@ def _settings() -> dict[str, Any]:
         "bfloat16 sums": matmul.allow_bf16_reduced_precision_reduction,
         "cudnn's choice of algorithms": (cudnn.enabled, cudnn.benchmark, cudnn.deterministic),
     }
+
+
+def _settled_memory(device: torch.device) -> int:
+    """The bytes that are free on a device, once nobody has taken or given back any for a while."""
+    ends = time.monotonic() + PATIENCE_S
+    free = torch.cuda.mem_get_info(device)[0]
+    while time.monotonic() < ends:
+        time.sleep(QUIET_S)
+        before, free = free, torch.cuda.mem_get_info(device)[0]
+        if free == before:
+            break
+    return int(free)
 
 
 def _settled(call: Callable[[], Any], device: torch.device) -> None:

@@ -247,7 +247,13 @@ class GraphBuilder(RealState):
         if has_moved(example):
             example = example.data
         if not policies:
-            return torch_compat.fake_of(mode, example, source)
+            try:
+                return torch_compat.fake_of(mode, example, source)
+            except AssertionError as error:  # torch compares it with the tensor, which shares a base that has changed
+                raise Unsupported(
+                    "an input that is read for the first time shares memory with one that was written to",
+                    remedy="read it before the write, or clone() one of the two",
+                ) from error
         self.shape_env  # noqa: B018 - it must be there before the first symbol
         return symbolic_fake(mode, example, source, policies)
 

@@ -177,3 +177,25 @@ def test_a_view_that_was_given_other_storage_is_no_part_of_its_base(backend):
             results = run(x, view)
             seen.append(([r.tolist() for r in results], x.tolist(), view.tolist()))
         assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_input_that_is_read_after_a_write_through_another_takes_its_history(backend):
+    weight = torch.ones(4, requires_grad=True)
+
+    def fn(x, y):
+        y += weight
+        return x * 2
+
+    def outcome(call):
+        x = torch.cat([torch.arange(4.0)])[None]
+        result = call(x, x[None])
+        result.sum().backward()
+        gradient, weight.grad = weight.grad, None
+        return result.detach(), gradient, x.detach(), torch.tensor(x.requires_grad)
+
+    compiled = core.compile(fn, backend=backend)
+    for _ in range(2):
+        assert all(map(torch.equal, outcome(compiled), outcome(fn)))
+    with pytest.raises(core.Unsupported, match="shares memory"):
+        outcome(core.compile(fn, backend=backend, fullgraph=True))

@@ -151,6 +151,7 @@ SKIPPED_PACKAGES = (
     "pluggy",
     "sympy",
     "tqdm",
+    "triton",
     "pytest",
     "_pytest",
     "unittest",

@@ -89,7 +89,8 @@ class CodeEmitter:
             self.loaded_by_source.append(tracker)
             self.load_source(tracker.source)
             return
-        if getattr(tracker, "held", False) and getattr(tracker, "value", None) is not None and tracker.kind != "tensor":
+        held = getattr(tracker, "held", False) or tracker.source is not None and tracker.kind == "user_object"
+        if held and getattr(tracker, "value", None) is not None and tracker.kind != "tensor":
             self.load_global_object(tracker.value)  # type: ignore[attr-defined]
             return
         start = len(self.out)

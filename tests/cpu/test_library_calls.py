@@ -183,3 +183,13 @@ def test_a_mapping_proxy_shows_what_its_dict_holds():
         assert same(fast(X), want)
         table["sizes"].append(1)
     assert core.stats()["breaks"] == 0
+
+
+def test_a_signature_that_the_function_returns_is_whole():
+    def fn(x):
+        signature = inspect.signature(counts_calls)
+        return x + 1, signature, signature.parameters
+
+    _, signature, parameters = core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2))
+    assert signature == inspect.signature(counts_calls) and str(signature) == str(inspect.signature(counts_calls))
+    assert parameters == signature.parameters

@@ -31,6 +31,15 @@ fast = core.compile(program, backend="eager")
 for size in (40, 40, 33):
     x, y = torch.randn(size), torch.randn(size)
     assert torch.equal(fast(x, y), program(x, y))
+@torch.library.custom_op("test_user_kernels::add", mutates_args=())
+def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    result = torch.empty_like(x)
+    add_kernel[(triton.cdiv(x.numel(), 16),)](x, y, result, x.numel(), BLOCK=16)
+    return result
+
+add.register_fake(lambda x, y: torch.empty_like(x))
+whole = core.compile(lambda x, y: add(x * 2, y).relu() + 1, backend="aot_eager", fullgraph=True)
+assert torch.equal(whole(x, y), program(x, y))
 broken = core.explain(program, backend="eager")(torch.randn(40), torch.randn(40)).breaks
 assert any("KernelInterface" in one.reason for one in broken), broken
 assert not any("triton" in one.line.filename for one in broken), broken
@@ -38,7 +47,7 @@ assert not any("triton" in one.line.filename for one in broken), broken
 
 
 @pytest.mark.slow
-def test_a_launch_runs_between_two_graphs_and_nothing_of_triton_is_captured(tmp_path):
+def test_a_launch_runs_between_two_graphs_or_in_one_as_a_custom_operator_and_nothing_of_triton_is_captured(tmp_path):
     path = tmp_path / "program.py"  # Triton reads the source of a kernel
     path.write_text(PROGRAM)
     environment = {**os.environ, "TRITON_INTERPRET": "1", "CORE_STRICT": "1"}

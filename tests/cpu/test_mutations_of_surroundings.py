@@ -389,6 +389,17 @@ def flag(read, change, undo):
     return torch_state(read, change, undo=(undo,))
 
 
+def checking_of_distributions(later):
+    owner = torch.distributions.Distribution
+    later.callback(owner.set_default_validate_args, owner._validate_args)  # torch.compile turns it off
+    owner.set_default_validate_args(True)
+
+    def read(x):
+        return torch.distributions.Normal(x, 1.0 + x.abs())._validate_args * x
+
+    return read, args, lambda: owner.set_default_validate_args(False)
+
+
 THREADS = torch.get_num_threads()
 FLAGS = {
     "default dtype": flag(
@@ -466,11 +477,7 @@ FLAGS = {
         lambda: torch.autograd.set_detect_anomaly(True),
         lambda: torch.autograd.set_detect_anomaly(False),
     ),
-    "checking of arguments of distributions": flag(
-        lambda x: torch.distributions.Normal(x, 1.0 + x.abs())._validate_args * x,
-        lambda: torch.distributions.Distribution.set_default_validate_args(False),
-        lambda: torch.distributions.Distribution.set_default_validate_args(True),
-    ),
+    "checking of arguments of distributions": checking_of_distributions,
     "swapping of parameters": flag(
         lambda x: x * (2 if torch.__future__.get_swap_module_params_on_conversion() else 3),
         lambda: torch.__future__.set_swap_module_params_on_conversion(True),

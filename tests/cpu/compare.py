@@ -31,6 +31,18 @@ def same(left: Any, right: Any) -> bool:
     return left == right
 
 
+def check_close(ours: Any, theirs: Any) -> None:
+    """Assert that what two runs noted is the same; tensors, in whatever nesting of lists, within their roundings."""
+    if isinstance(theirs, (list, tuple)):
+        assert len(ours) == len(theirs)
+        for left, right in zip(ours, theirs):
+            check_close(left, right)
+    elif isinstance(theirs, torch.Tensor):
+        torch.testing.assert_close(ours, theirs)
+    else:
+        assert ours == theirs
+
+
 def check(
     fn: Any, *args: Any, graphs: int | None = 1, breaks: int = 0, backend: Any = "eager", calls: int = 2, **kw: Any
 ):

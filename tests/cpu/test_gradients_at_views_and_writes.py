@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from compare import check_close
 
 import core
 
@@ -129,17 +130,6 @@ def one_after_the_other(results, leaves, arguments):
     return found
 
 
-def same(ours, theirs):
-    if isinstance(theirs, list | tuple):
-        assert len(ours) == len(theirs)
-        for left, right in zip(ours, theirs):
-            same(left, right)
-    elif isinstance(theirs, torch.Tensor):
-        torch.testing.assert_close(ours, theirs)
-    else:
-        assert ours == theirs
-
-
 def agree(program, backend, *callers):
     """What each caller notes of the results, compiled and in eager."""
     core.reset()
@@ -150,7 +140,7 @@ def agree(program, backend, *callers):
             leaves, arguments = inputs()
             results = run(*arguments)
             notes.append([facts(results, arguments), caller(results, leaves, arguments)])
-        same(*notes)
+        check_close(*notes)
     assert core.stats()["graphs"] == 1
     assert core.stats()["breaks"] == 0
 
@@ -204,7 +194,7 @@ def test_a_written_input_whose_sizes_are_symbols():
             y = leaf * 2
             results = run(y, y, y)
             notes.append([torch.autograd.grad(loss(results), [*results, leaf])])
-        same(*notes)
+        check_close(*notes)
     assert core.stats()["breaks"] == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from compare import check_close
 
 import core
 from core.events import ArtifactBuilt, subscribe
@@ -28,19 +29,8 @@ def both(program, caller, count=1, graphs=1):
         notes.append(caller(run(*inputs), inputs))
     assert core.stats()["graphs"] == graphs
     assert core.stats()["breaks"] == 0
-    same(notes[0], notes[1])
+    check_close(notes[0], notes[1])
     return notes[1]
-
-
-def same(ours, theirs):
-    if isinstance(theirs, list):
-        assert len(ours) == len(theirs)
-        for left, right in zip(ours, theirs):
-            same(left, right)
-    elif isinstance(theirs, torch.Tensor):
-        torch.testing.assert_close(ours, theirs)
-    else:
-        assert ours == theirs
 
 
 def tried(step):
@@ -319,7 +309,7 @@ def test_the_history_of_an_input_is_left_alone_although_the_results_share_a_way(
             second.sum().backward()
             first.backward()
             found.append([inner.grad, y.grad])
-        same(*found)
+        check_close(*found)
 
 
 @pytest.mark.parametrize("hooked", [0, 2])
@@ -372,7 +362,7 @@ def test_hidden_results_of_layers_with_sizes_that_change():
                 each.retain_grad()
             (loss + hidden[0].pow(2).sum()).backward()
             notes.append([*(each.grad for each in hidden), x.grad, weight.grad])
-        same(*notes)
+        check_close(*notes)
     assert core.stats()["graphs"] == 1
 
 
@@ -406,7 +396,7 @@ def test_a_number_among_the_results_and_a_written_input_with_nodes_of_their_own(
         result.sum().backward()
         rounded.sum().backward()
         notes.append([gradient, x.grad, y.grad, state, number, rounded.requires_grad, detached.requires_grad])
-    same(*notes)
+    check_close(*notes)
 
 
 def test_anomaly_mode_is_on_for_the_compiled_backward():
@@ -446,7 +436,7 @@ def test_gradients_that_are_added_up_share_no_memory(program):
     for _ in range(3):
         results = program(*expected)
         sum(result.sum() for result in (results if isinstance(results, tuple) else (results,))).backward()
-    same([item.grad for item in inputs], [item.grad for item in expected])
+    check_close([item.grad for item in inputs], [item.grad for item in expected])
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -461,7 +451,7 @@ def test_what_the_graph_writes_to_through_another_input_was_not_written_to_since
         result = run(x, x[None], weight)
         result.sum().backward()
         notes.append([result, weight.grad, x])
-    same(*notes)
+    check_close(*notes)
 
 
 def test_a_hook_on_a_result_without_gradient_is_not_called():

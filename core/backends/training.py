@@ -235,22 +235,36 @@ def write_backward(
         transform_level=torch_compat.functorch_level_function(),
         known=parts.functions,
         function_for=parts.function,
-        runs_part=saved.runs_part_function(),
-        for_arguments=parts.for_arguments,
     )
     code.line("if grad_enabled() or transform_level() is not None:")
     code.line(f"    return replay(ctx, {tuple_text(gradients)})")
     present = tuple_text(f"{name} is not None" for name in tangents)
     if tangents and graph.releases.by_argument:
-        code.line("if runs_part():")
-        code.line(f"    function = for_arguments(ctx, {present})")
-        code.line("    if function is not None:")
-        code.line(f"        return function(ctx, {', '.join(gradients)})")
+        _choose_by_arguments(code, graph, parts, present, gradients)
     if tangents:
         code.line(f"if {' or '.join(f'{name} is None' for name in tangents)}:")
         code.line(f"    present = {present}")
         code.line(f"    return (known.get(present) or function_for(present))(ctx, {', '.join(gradients)})")
     return parts.finish(code, graph.backwards.every)
+
+
+def _choose_by_arguments(
+    code: Code, graph: TrainingGraph, parts: _Parts, present: str, gradients: Sequence[str]
+) -> None:
+    """Lines that leave a backward for some of the arguments to the function for those."""
+    wanted = tuple(graph.edges[at] for at in parts.arguments)
+    code.namespace.update(
+        runs_part=saved.runs_part_function(),
+        edges_run=saved.edges_run_function(),
+        runs_node=saved.runs_node,
+        known_for=parts.functions_for_arguments,
+        function_for_arguments=parts.function_for_arguments,
+    )
+    code.line("if runs_part():")
+    code.line(f"    edges = edges_run(ctx.next_functions, {wanted!r}, runs_node)")
+    code.line(f"    if edges != {bytes([1]) * len(wanted)!r}:")
+    code.line(f"        key = {present}, edges")
+    code.line(f"        return (known_for.get(key) or function_for_arguments(key))(ctx, {', '.join(gradients)})")
 
 
 class _Parts:
@@ -263,7 +277,8 @@ class _Parts:
         self._compile = compile_backward
         self._replay = replay
         self.functions: dict[tuple[bool, ...], Callable[..., Any]] = {}
-        self._for_arguments: dict[tuple[tuple[bool, ...], frozenset[int]], Callable[..., Any]] = {}
+        self.arguments = sorted(graph.backwards.arguments)
+        self.functions_for_arguments: dict[tuple[tuple[bool, ...], bytes], Callable[..., Any]] = {}
         self._compiled = 0
 
     def function(self, present: tuple[bool, ...]) -> Callable[..., Any]:
@@ -272,18 +287,13 @@ class _Parts:
         self.functions[present] = self.finish(code, frozenset(at for at, there in enumerate(present) if there))
         return self.functions[present]
 
-    def for_arguments(self, ctx: Any, present: tuple[bool, ...]) -> Callable[..., Any] | None:
-        """The function for the arguments whose gradients the backward that runs now is for; None where that is all."""
-        edges, arguments = saved.edges_run(ctx), self._graph.backwards.arguments
-        asked = frozenset(at for at in arguments if self._graph.edges[at] in edges)
-        if asked == arguments:
-            return None
-        found = self._for_arguments.get((present, asked))
-        if found is None:
-            code = Code("backward", ["ctx", *names("g", len(self._graph.slots))])
-            arrived = frozenset(at for at, there in enumerate(present) if there)
-            found = self._for_arguments[present, asked] = self.finish(code, arrived, asked)
-        return found
+    def function_for_arguments(self, key: tuple[tuple[bool, ...], bytes]) -> Callable[..., Any]:
+        """The function where not all gradients have arrived, or a backward is for the arguments marked by bytes."""
+        code = Code("backward", ["ctx", *names("g", len(self._graph.slots))])
+        arrived = frozenset(at for at, there in enumerate(key[0]) if there)
+        asked = frozenset(at for at, runs in zip(self.arguments, key[1]) if runs)
+        self.functions_for_arguments[key] = self.finish(code, arrived, asked)
+        return self.functions_for_arguments[key]
 
     def finish(self, code: Code, present: frozenset[int], asked: frozenset[int] | None = None) -> Callable[..., Any]:
         """The rest of the function: gradients in the recorded form, what was saved, the run, and the results."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .. import _C
+from . import active_modes
 
 _RAW = "_raw_saved_"
 _USED_UP = frozenset(("CopySlices",))
@@ -76,16 +77,40 @@ def runs_part_function() -> Callable[[], bool]:
     return (lambda: True) if _C.backward_runs_part() is None else _C.backward_runs_part  # type: ignore[return-value]
 
 
-def edges_run(node: Any) -> frozenset[int]:
-    """The edges of a node with which the backward that runs now goes on."""
-    return frozenset(at for at, (following, _) in enumerate(node.next_functions) if _is_run(following))
+@functools.cache
+def edges_run_function() -> Callable[[tuple[Any, ...], tuple[int, ...], Callable[[Any], bool]], bytes]:
+    """(a node's next_functions, places, runs_node) -> a byte for each: 1 where the backward goes on with it.
+
+    From the engine's table, where that is read right; else torch is asked for each node, and is slow about leaves.
+    """
+    return _C.backward_edges_run if _table_is_read_right() else edges_asked
 
 
-def _is_run(node: Any) -> bool:
+def edges_asked(edges: tuple[Any, ...], wanted: tuple[int, ...], ask: Callable[[Any], bool]) -> bytes:
+    """What edges_run_function() tells, from `ask` alone."""
+    return bytes(edges[at][0] is not None and ask(edges[at][0]) for at in wanted)
+
+
+def runs_node(node: Any) -> bool:
+    """Whether the backward that runs now runs a node."""
     try:
-        return node is not None and torch._C._will_engine_execute_node(node)
+        return torch._C._will_engine_execute_node(node)  # type: ignore[no-any-return]
     except RuntimeError:  # a leaf whose gradient is asked for: of these it won't speak
         return True
+
+
+def _table_is_read_right() -> bool:
+    """Tried with a backward for one of two leaves: it ends at one node, runs another, and leaves two alone."""
+    read = []
+    with active_modes.beside_modes():
+        asked, other = (torch.ones((), device="cpu", requires_grad=True) for _ in range(2))
+        inner = -asked, -other  # which save nothing: hooks of the program's are not called
+        nodes = [value.grad_fn for value in inner]
+        edges = tuple((node, 0) for node in (*nodes, *(node.next_functions[0][0] for node in nodes)))
+        result = inner[0] + inner[1]
+        result.register_hook(lambda _: read.append(_C.backward_edges_run(edges, (0, 1, 2, 3), None)))
+        torch.autograd.grad(result, asked)
+    return read == [bytes((1, 0, 1, 0))]
 
 
 def written_to(shape: Sequence[int], version: int, expected: int) -> RuntimeError:

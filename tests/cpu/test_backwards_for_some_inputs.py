@@ -8,6 +8,7 @@ import torch
 import core
 from core import _C
 from core.events import ArtifactBuilt, subscribe
+from core.torch_compat import saved
 
 BACKENDS = ("eager", "aot_eager", "inductor")
 
@@ -134,8 +135,38 @@ def test_a_backward_knows_whether_it_is_for_all_inputs():
     assert _C.backward_runs_part() is False
 
 
+def test_the_engines_table_tells_which_edges_run():
+    told = []
+
+    class Telling(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *values):
+            return sum(values)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            edges, every = ctx.next_functions, tuple(range(5))
+            both = saved.edges_run_function()(edges, every, saved.runs_node)
+            assert saved.edges_asked(edges, every, saved.runs_node) == both
+            told.append((both, _C.backward_edges_run(edges, every, None)))
+            return (gradient,) * 5
+
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    for ends in ((0,), (2,), (1,), (0, 2)):
+        inner = -x
+        values = (x, inner, y, torch.ones(2), Telling.apply(x, inner, y, x, x))
+        torch.autograd.grad(Telling.apply(*values).sum(), [values[at] for at in ends])
+    bits = [bytes(each) for each in ((1, 1, 0, 0, 1), (0, 0, 1, 0, 1), (0, 1, 0, 0, 1), (1, 1, 1, 0, 1))]
+    inside = [bytes(each) for each in ((1, 1, 0, 1, 1), (0, 0, 1, 0, 0), (0, 1, 0, 0, 0), (1, 1, 1, 1, 1))]
+    assert [both for both, _ in told[::2]] == bits
+    assert [both for both, _ in told[1::2]] == inside
+    # the object for a node of Python's does not lead to it
+    assert all(table[:4] == both[:4] and table[4] == 0 for both, table in told[::2])
+
+
 def test_where_torch_does_not_tell_each_edge_is_asked(monkeypatch):
     monkeypatch.setattr(_C, "backward_runs_part", lambda: None)
+    monkeypatch.setattr(saved, "edges_run_function", lambda: saved.edges_asked)
     compiled = core.compile(apart, backend="aot_eager")
     for sequence in SEQUENCES:
         ours, theirs = (noted(run, sequence, -1) for run in (compiled, apart))

@@ -81,6 +81,7 @@ def test_training_enters_one_generated_forward_and_one_generated_backward():
 
     ours, generated = frames_of_ours(step)
     assert (ours, generated) == ([], ["forward", "backward"])
+    assert frames_of_ours(lambda: torch.autograd.grad(call(x, w)[0], (x, w))) == ([], ["forward", "backward"])
 
 
 def test_training_with_buffers_and_expanded_gradients_stays_in_generated_source():

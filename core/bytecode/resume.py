@@ -22,6 +22,7 @@ from .instruction import CellName, ExceptionEntry, Instruction, copied, located
 from .liveness import cell_slots, must_be_set
 from .opcodes import FUSED, KIND, LOCAL, OPCODE, TABLE, TERMINATORS
 from .stack import StackShape, stack_shapes
+from .unbound_cells import raise_as_local
 
 _MARK = ".<resume "
 _STACK, _SLOT, _CELL = ".stack", ".slot ", ".cell "
@@ -81,12 +82,14 @@ def build_resume(
     depth: int,
     nulls: Collection[int] = (),
     arguments: Sequence[str] = (),
+    unbound: Collection[str] = (),
 ) -> ResumeCode:
     """The resume code of `code` for going on at `target`, an instruction of `decode(code)`.
 
     depth: how many values, NULLs included, the stack holds before `target`; nulls: the positions of NULLs, from the
     bottom; arguments: the locals to pass, at least those that are live there and set. A cell variable may be named
-    among them where an inlined comprehension keeps a plain value in its slot.
+    among them where an inlined comprehension keeps a plain value in its slot. unbound: the cell variables that may have
+    no value when they are read.
 
     Raises Unsupported for code that can't be resumed (generators, coroutines, module and class bodies) and ValueError
     when the description does not fit the code.
@@ -105,6 +108,7 @@ def build_resume(
     if "__class__" in closure:
         pairs = [(copies.get(instruction, instruction), instruction) for instruction in kept]
         kept, start = _explicit_super(code, decoded, pairs, start)
+    kept, table = raise_as_local(kept, table, frozenset(unbound).difference(taken))
     freevars = tuple(_CELL + name if name in taken else name for name in closure)
     entry, entry_table = _entry(decoded, shape, nulls, taken, covered, freevars)
     if kept[0] is not start:

@@ -20,6 +20,7 @@ from ..bytecode.liveness import liveness
 from ..bytecode.opcodes import JUMPS, LOOP_EXIT, OPCODE, TABLE, UNCONDITIONAL_JUMPS
 from ..bytecode.resume import ResumeCode, build_resume, is_stack_name
 from ..bytecode.stack import effect
+from ..bytecode.unbound_cells import emptied_cells
 from ..errors import Unsupported
 from ..guards.source import LocalSource
 from ..variables.base import LazyVariable
@@ -107,13 +108,19 @@ class ResumeFunctions:
         return self._stepped.get(id(code))
 
     def get(
-        self, code: types.CodeType, point: ResumePoint, arguments: tuple[str, ...], globals_dict: dict[str, Any]
+        self,
+        code: types.CodeType,
+        point: ResumePoint,
+        arguments: tuple[str, ...],
+        globals_dict: dict[str, Any],
+        unbound: frozenset[str],
     ) -> tuple[Any, Any]:
-        """(callable taking the closure and the arguments, its ResumeCode)."""
-        key = (code, id(code), point.target.offset, point.stack, arguments, id(globals_dict))
+        """(callable taking the closure and the arguments, its ResumeCode). unbound: cell variables without value."""
+        key = (code, id(code), point.target.offset, point.stack, arguments, id(globals_dict), unbound)
         if key not in self._made:
             nulls = [place for place, filled in enumerate(point.stack) if not filled]
-            resume = build_resume(code, point.target, depth=len(point.stack), nulls=nulls, arguments=arguments)
+            depth, empty = len(point.stack), unbound | emptied_cells(code)
+            resume = build_resume(code, point.target, depth=depth, nulls=nulls, arguments=arguments, unbound=empty)
             self._originals[id(resume.code)] = (code, resume)
             decoded = decode(code)
             if decoded.instructions[decoded.index_of(point.target) - 1].opname == "FOR_ITER":
@@ -415,7 +422,9 @@ class BreakWriter:
         before = dict(emitter.temporaries)
         self._leave_handler(emitter)
         arguments = self._arguments(point.target)
-        function, resume = self.resumes.get(self.code, point, arguments, self.tx.trace.frame.globals)
+        found = ((name, self.tx.cells.get(name)) for name in self.code.co_cellvars)
+        unbound = frozenset(name for name, cell in found if cell is None or cell.contents is None)
+        function, resume = self.resumes.get(self.code, point, arguments, self.tx.trace.frame.globals, unbound)
         names: dict[int, str] = {}
         for place in reversed(range(len(point.stack))):
             if not point.stack[place]:

@@ -49,6 +49,33 @@ def in_a_closure(x):
         return str(error)
 
 
+def in_a_function_as_written(x):
+    print(end="")
+    found = []
+    try:
+        found.append(value)
+    except NameError as error:
+        found.append((type(error), str(error), error.__context__))
+    finally:
+        found.append(lambda: value)
+    value = 2
+    found.append(value)
+    del value
+    try:
+        with torch.no_grad():
+            del value
+    except NameError as error:
+        found.append((type(error), str(error), error.__traceback__.tb_lineno))
+    del found[1]
+
+    def gives():
+        yield x
+
+    run = gives()
+    next(run)
+    return found
+
+
 def an_argument(x, given=3):
     other = given
     print(end="")
@@ -76,7 +103,9 @@ def outcome(function):
         return type(error), str(error)
 
 
-@pytest.mark.parametrize("program", [returned, on_one_way, deleted_twice, in_a_closure, an_argument, of_a_loop])
+@pytest.mark.parametrize(
+    "program", [returned, on_one_way, deleted_twice, in_a_closure, in_a_function_as_written, an_argument, of_a_loop]
+)
 def test_a_deleted_variable_is_not_bound(program):
     compiled = core.compile(program, backend="eager")
     assert outcome(compiled) == outcome(program)

@@ -25,8 +25,8 @@ from .iterator import callable_type, iterator_of, make_sentinel_iterator
 from .itertool import make_tee
 from .late_text import late_text
 from .literal import fold
-from .sequence import sort_items
 from .slot_results import checked
+from .sorting import sort_items
 from .symbolic import both_of_data
 from .text import ascii_of, format_value, text_of
 from .unread import text_later

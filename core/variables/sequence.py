@@ -28,6 +28,7 @@ from .container import (
     same,
 )
 from .literal import from_result, run
+from .sorting import EmptyForSort, sort_in_place
 
 if TYPE_CHECKING:
     from .protocols import Emitter, Tracer
@@ -413,10 +414,11 @@ class ListVariable(SequenceVariable):
         descending = tx.truth(reverse.realize(tx)) if reverse is not None else False
         self._change(tx)
         # as in Python, the list is empty while its keys are computed and compared
-        items, self.items = self.items, []
+        items = self.items
+        self.items = empty = EmptyForSort()
         try:
             sort_in_place(tx, items, key, descending)
-            if self.items:
+            if empty.filled:
                 tx.raise_exception(ValueError, "list modified during sort")
         finally:
             self.items = items
@@ -628,41 +630,6 @@ class ReversedCursor(SequenceCursor):
             emit.copy_top()
             emit.call_method("__setstate__", [self.state])
             emit.pop_top()
-
-
-class _Ordered:
-    """A sort key whose `<` is traced."""
-
-    __slots__ = ("key", "tx")
-
-    def __init__(self, tx: Tracer, key: VT) -> None:
-        self.tx = tx
-        self.key = key
-
-    def __lt__(self, other: _Ordered) -> bool:
-        return self.tx.truth(self.tx.binary(operator.lt, self.key, other.key))
-
-
-def sort_items(tx: Tracer, items: Sequence[VT], key: VT | None, descending: bool) -> list[VT]:
-    """The items in the order of sorted()."""
-    result = list(items)
-    sort_in_place(tx, result, key, descending)
-    return result
-
-
-def sort_in_place(tx: Tracer, items: list[VT], key: VT | None, descending: bool) -> None:
-    """list.sort: stable, by the same comparisons as Python's; one that raises leaves the list as far as it came."""
-    realized = [item.realize(tx) for item in items]
-    if key is not None:
-        function = key.realize(tx)
-        if not (function.kind == "constant" and function.as_constant() is None):
-            realized = [tx.call_function(function, [item], {}).realize(tx) for item in realized]
-    keys = [_Ordered(tx, item) for item in realized]
-    order = list(range(len(keys)))
-    try:
-        order.sort(key=keys.__getitem__, reverse=descending)
-    finally:
-        items[:] = [items[place] for place in order]
 
 
 def is_namedtuple(cls: type) -> bool:

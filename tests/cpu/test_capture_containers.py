@@ -322,3 +322,22 @@ def test_text_of_the_views_of_a_dict():
     core.reset()
     assert core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2))[1] == fn(torch.ones(2))[1]
     assert core.stats()["graphs"] == 1
+
+
+@pytest.mark.parametrize("undo", [list.pop, list.clear])
+def test_a_key_that_changes_the_list_and_changes_it_back_is_found_by_sort(undo):
+    def sorts(x):
+        numbers = [2, 1]
+
+        def puts_in_and_takes_out(number):
+            numbers.append(number)
+            undo(numbers)
+            return number
+
+        try:
+            numbers.sort(key=puts_in_and_takes_out)
+        except ValueError as error:
+            return str(error), numbers, x + 1
+        return numbers, x + 1
+
+    assert repr(core.compile(sorts, backend="eager", fullgraph=True)(torch.ones(2))) == repr(sorts(torch.ones(2)))

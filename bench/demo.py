@@ -3,7 +3,8 @@
     python bench/demo.py [--peer] [--only bert,gpt2] [--rounds N]
 
 Cold is the first process with an empty cache folder, warm a second process with the same folder. Both find the byte
-code of core and its plugins, as after an installation with pip. Exit status 1 when a model has more than one graph, a break, or an error over twice eager's own (against double precision).
+code of core and its plugins, as after an installation with pip. Exit status 1 when a model has more than one graph, a
+break, or an error over twice eager's own (against double precision).
 """
 
 from __future__ import annotations

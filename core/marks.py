@@ -172,7 +172,8 @@ def assume_constant_result(fn: Any) -> Any:
 def allow_in_graph(fn: Any) -> Any:
     """Put calls of `fn` into the graph as they are, without looking inside. A list marks each; returns what it got.
 
-    `fn` must be a function of its arguments: capture calls it on fake tensors, and guards nothing that it reads.
+    `fn` must be a function of its arguments: capture calls it on fake tensors, and guards nothing that it reads. One
+    that gives None runs on each call; with a backend that takes graphs of operators, it breaks the graph for that.
     """
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(one) for one in fn]

@@ -25,7 +25,7 @@ BORDERS = {
     ("core/backends/restored_modes.py", "restoring.run"): ("raises", "torch's modes are put back"),
     ("core/capture/convert_frame.py", "FrameCompiler._entry"): ("raises", "the fake world must be left"),
     ("core/capture/as_written.py", "AsWritten._watched"): ("raises", "the program's own exception, in strict runs"),
-    ("core/capture/tracer.py", "TracerServices._add_to_graph"): ("raises", "it is the traced program's own exception"),
+    ("core/capture/tracer.py", "TracerServices.add_to_graph"): ("raises", "it is the traced program's own exception"),
     ("core/capture/tracer.py", "TracerServices.answer"): ("raises", "it is the traced program's own exception"),
     ("core/graph/builder.py", "GraphBuilder._run"): (
         "raises",

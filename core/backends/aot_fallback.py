@@ -20,6 +20,7 @@ from ..graph.captured import CapturedGraph
 from ..graph.desugar import has_wrappers
 from ..graph.functionalize import is_random
 from ..graph.inverse import Refused
+from ..graph.repeatable import EFFECT
 from .artifact import first_line
 from .fallback import Lineup
 from .first_run import checked_once
@@ -66,7 +67,7 @@ def traceable_again(captured: CapturedGraph, refusal: RecorderRefused) -> bool:
     in inference, views of inputs that share memory, with one), and so it is where inputs that share memory are written
     to.
     """
-    if has_wrappers(captured):
+    if has_wrappers(captured) or any(node.meta.get(EFFECT) for node in captured.module.graph.nodes):
         return False
     if captured.record is not None and any(is_random(call) for call in captured.record.calls):
         return False  # AOTAutograd drops random calls nobody needs and moves others: the generator ends elsewhere

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from functools import partial
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CodeType
 from typing import Any
 
@@ -127,6 +128,24 @@ def decode(code: CodeType) -> DecodedCode:
             _cache.pop(next(iter(_cache)), None)
         _cache[key] = (reference, decoded)
     return decoded
+
+
+def returns_none(code: CodeType) -> bool:
+    """True where each `return` that the code has gives None, written out or not."""
+    if code.co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR):
+        return False
+    instructions = decode(code).instructions
+    targets = {id(instruction.target) for instruction in instructions if instruction.target is not None}
+    before = None
+    for instruction in instructions:
+        if instruction.opname == "RETURN_CONST" and instruction.argval is not None:
+            return False
+        if instruction.opname == "RETURN_VALUE":
+            known = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+            if not known or id(instruction) in targets:
+                return False
+        before = instruction
+    return True
 
 
 def local_names_of(code: CodeType) -> tuple[str, ...]:

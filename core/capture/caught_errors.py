@@ -45,7 +45,8 @@ def refuse_uncatchable(tx: Any, mark: int) -> None:
         raise _refusal(tx, trace.raises_into)  # a functional graph runs them in the order that suits it
     if tx.builder.in_region or not any(map(may_raise, added)):
         return
-    seen_by = _seen_by(tx, added)
+    unknown = any(is_lasting(call) for call in added)
+    seen_by = _seen_by(tx, (Exception,) if unknown else OF_KERNELS)
     if seen_by is None:
         return
     storages = tx.builder.input_storages() if trace.in_order else frozenset()
@@ -64,7 +65,7 @@ def may_come_later(tx: Any) -> bool:
     """Whether an error found while capturing may come when the graph runs instead: no handler of the program's would
     see it, and the frame can begin anew."""
     calls, storages = tx.builder.recorded_calls, tx.builder.input_storages()
-    if tx.builder.in_region or _seen_by(tx, ()) is not None:
+    if tx.builder.in_region or _seen_by(tx, OF_KERNELS) is not None:
         return False
     return not any(is_lasting(call) or writes_to(call, storages) for call in calls)
 
@@ -77,11 +78,14 @@ def _refusal(tx: Any, name: str) -> Unsupported:
     )
 
 
-def _seen_by(tx: Any, calls: Any) -> Any:
+def may_be_caught(tx: Any) -> bool:
+    """Whether a handler of the program's would see some exception that is raised here."""
+    return _seen_by(tx, (Exception,)) is not None
+
+
+def _seen_by(tx: Any, kinds: tuple[type[Exception], ...]) -> Any:
     """The frame with a handler of the program's that would see the operation raise: this one or one of its callers that
     are traced as well; None without one."""
-    unknown = any(is_lasting(call) for call in calls)
-    kinds = (Exception,) if unknown else OF_KERNELS
     frame = tx
     while frame is not None:
         if str(frame.globals_dict.get("__name__", "")).partition(".")[0] not in LIBRARIES:

@@ -5,10 +5,14 @@ Marks are core's own (core.marks) or those that functions of torch.compiler left
 
 from __future__ import annotations
 
+import types
+from functools import partial
 from typing import Any
 
+from ..bytecode.decode import returns_none
 from ..errors import Unsupported
 from ..graph.packed_call import PackedCall, Packing
+from ..graph.refusals import no_place
 from ..guards.checks import Is
 from ..guards.source import AttrSource
 from ..marks import FunctionMarks, function_marks
@@ -19,6 +23,7 @@ from ..variables.class_ import ClassVariable
 from ..variables.function import UserFunctionVariable
 from ..variables.object import UserObjectVariable
 from ..variables.torch_function import TorchFunctionVariable
+from .caught_errors import may_be_caught
 from .policy import PEER_REGION
 
 VT = VariableTracker
@@ -66,14 +71,39 @@ def _as_node(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     given = [value.realize(tx) for value in (*args, *kwargs.values())]
     packings = tuple(_packing(value) for value in given)
     if not any(packings) and hasattr(fn, "__name__"):  # by which a graph writes it down
-        result: VT = tx.graph_call(fn, args, kwargs)
-        return result
+        return _added(tx, fn, args, kwargs)
     parts = [
         value if how is None else tx.new_list([value.get_attr(tx, name) for name in how.names])
         for how, value in zip(packings, given)
     ]
-    packed: VT = tx.graph_call(PackedCall(fn, packings, tuple(kwargs)), parts, {})
-    return packed
+    return _added(tx, PackedCall(fn, packings, tuple(kwargs)), parts, {})
+
+
+def _added(tx: Any, fn: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """The result of a call that the graph makes, and none but the graph where that can be known beforehand."""
+    # A graph of operators has no place for a call that gives nothing, a region's runs while capturing, and what raises
+    # in a graph raises out of all of it.
+    stays = tx.trace.in_order and not tx.builder.in_region and not may_be_caught(tx)
+    if _gives_nothing(fn) and not any(_is_of_graph(tx, value) for value in (*args, *kwargs.values())):
+        if not stays:
+            raise no_place(fn.__name__, tx.line)
+        call = tx.builder.call_for_effect
+    else:
+        call = partial(tx.builder.call_function, stays=stays)
+    result: VT = tx.add_to_graph(call, fn, args, kwargs)
+    return result
+
+
+def _gives_nothing(fn: Any) -> bool:
+    return isinstance(fn, types.FunctionType) and returns_none(fn.__code__)
+
+
+def _is_of_graph(tx: Any, value: VT) -> bool:
+    """False for what a fake run learns nothing from."""
+    value = value.look_inside(tx)
+    if value.kind in ("list", "tuple"):
+        return any(_is_of_graph(tx, item) for item in value.unpack(tx))
+    return not value.is_constant()
 
 
 def _packing(value: VT) -> Packing | None:

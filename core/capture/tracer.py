@@ -225,17 +225,17 @@ class TracerServices(Host):
         self.trace.remember(value, tracker)
 
     def graph_call(self, fn: Callable[..., Any], args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return self._add_to_graph(self.builder.call_function, fn, args, kwargs)
+        return self.add_to_graph(self.builder.call_function, fn, args, kwargs)
 
     def graph_method(self, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
-        return self._add_to_graph(self.builder.call_method, name, args, kwargs)
+        return self.add_to_graph(self.builder.call_method, name, args, kwargs)
 
     def register_hook(self, tensor: TensorVariable, method: str, hook: VT) -> VT:
         from .tensor_hooks import register
 
         return register(self, tensor, method, hook)
 
-    def _add_to_graph(self, call: Callable[..., Any], target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
+    def add_to_graph(self, call: Callable[..., Any], target: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if self.trace.function_modes and any(holds_tensor(self, value) for value in (*args, *kwargs.values())):
             function_mode.refuse(self, "this operation")
         try:
@@ -255,7 +255,7 @@ class TracerServices(Host):
                 read = input_numbers.with_numbers(self, target, list(args), kwargs)
                 if read is not None:
                     with suppress(Unsupported, ObservedException):
-                        return self._add_to_graph(call, target, *read)
+                        return self.add_to_graph(call, target, *read)
             raise
         except Exception as error:
             if error is not self.builder.raised:
@@ -263,7 +263,7 @@ class TracerServices(Host):
             self.builder.raised = None
             if self.builder.may_leave_product() and may_come_later(self):
                 with self.builder.leaving_products():
-                    return self._add_to_graph(call, target, args, kwargs)
+                    return self.add_to_graph(call, target, args, kwargs)
             # eager raises it too: it is the traced program's exception
             raised = self.new_exception(type(error), *error.args)
             if isinstance(target, str) and runs_python(target):

@@ -35,9 +35,9 @@ from .mutation import fixed_offsets, mutated_inputs, written_arguments
 from .overlapping_writes import refuse_overlapping_writes
 from .real_state import RealState
 from .recorder import AtenRecord, new_recorder
-from .refusals import judge, open_size_refusal, quiet_fakes, refuse_by_name
+from .refusals import judge, no_place, open_size_refusal, quiet_fakes, refuse_by_name
 from .region import Region, escaped
-from .repeatable import callers_storages
+from .repeatable import EFFECT, callers_storages, has_effect
 from .subgraph_call import subgraph_call
 from .symbols import as_policy, cancelled, is_float, plain, rounded, symbolic_fake
 from .tree import leaves, map_tree, rebuild, without_partial
@@ -285,17 +285,39 @@ class GraphBuilder(RealState):
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def call_function(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, line: UserLine | None = None
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        line: UserLine | None = None,
+        stays: bool | None = None,
     ) -> Any:
         """Add fn(*args, **kwargs); args and kwargs are trees of GraphValues and constants.
 
         The result is a tree: tensors and symbolic numbers are GraphValues, the rest is as it is. A tensor that comes
         back as the very object it was keeps its GraphValue. Raises Unsupported for what a graph can't hold, and
-        otherwise the exception that eager raises for this call.
+        otherwise the exception that eager raises for this call. stays: `fn` is the program's, and is called each time
+        also where it gives nothing of a graph; True where the backend's graph makes such a call.
         """
         fn, args, kwargs = without_partial(fn, args, kwargs)
         refuse_by_name(fn, line)
-        return self._call("call_function", fn, fn, args, kwargs, line)
+        return self._call("call_function", fn, fn, args, kwargs, line, stays)
+
+    def call_for_effect(
+        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, line: UserLine | None = None
+    ) -> None:
+        """Add a call that returns None and is made for what the record does not show; it does not run now."""
+        self.fake_mode  # noqa: B018 - the record exists from here on
+        args, kwargs = map_tree(self._lift, (tuple(args), dict(kwargs)))
+        node = self._new_node("call_function", fn, args, kwargs, len(self.recorded_calls), line)
+        self._note_node(node, None, line)
+        self._note_effect(node, fn.__name__, line)
+
+    def _note_effect(self, node: fx.Node, name: str, line: UserLine | None) -> None:
+        node.meta[EFFECT] = True
+        if self._record is not None:
+            self._record.refuse(f"{name}() is called for what it does outside of the graph", line)
 
     def call_method(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, line: UserLine | None = None
@@ -310,7 +332,14 @@ class GraphBuilder(RealState):
         return self._call("call_method", name, method, args, kwargs, line)
 
     def _call(
-        self, kind: str, target: Any, fn: Callable[..., Any], args: Any, kwargs: Any, line: UserLine | None
+        self,
+        kind: str,
+        target: Any,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        line: UserLine | None,
+        stays: bool | None = None,
     ) -> Any:
         args, kwargs = map_tree(self._lift, (tuple(args), dict(kwargs)))
         fake_args, fake_kwargs = map_tree(fake_of_leaf, (args, kwargs))
@@ -333,18 +362,28 @@ class GraphBuilder(RealState):
         self._check_result(name, result, line)
         has_values = any(is_value(leaf) for leaf in leaves(result))
         recorded = self._record is None or len(self._record.calls) > mark
-        if not has_values and not recorded:
+        shown = stays is None or has_values or has_effect(self.recorded_calls[mark:], (fake_args, fake_kwargs))
+        if not shown and not (stays and all(leaf is None for leaf in leaves(result))):
+            if self._record is not None:
+                del self._record.calls[mark:]
+            raise no_place(name, line)
+        if not has_values and not recorded and shown:
             return map_tree(plain, result)  # a question about metadata: no node
         node = self._new_node(kind, target, args, kwargs, mark, line)
-        annotate(node, result, line)
-        if line is not None:
-            self._lines[node.name] = line
-        self.ops += 1
+        self._note_node(node, result, line)
+        if not shown:
+            self._note_effect(node, name, line)
         if self._record is not None:
             for call in self._record.calls[mark:]:
                 call.node, call.line = node, line
             self._record.note_sequence(sequence, node)
         return self._values(result, node, line)
+
+    def _note_node(self, node: fx.Node, result: Any, line: UserLine | None) -> None:
+        annotate(node, result, line)
+        if line is not None:
+            self._lines[node.name] = line
+        self.ops += 1
 
     def _new_node(self, kind: str, target: Any, args: Any, kwargs: Any, mark: int, line: UserLine | None) -> fx.Node:
         """The node of a call that has run; torch.fx takes most objects as arguments, and says so where it doesn't."""

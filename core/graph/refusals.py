@@ -284,3 +284,12 @@ def open_size_refusal(name: str, line: UserLine | None) -> Unsupported:
         where=line,
         remedy="promise what it needs with torch._check, or remove the mark_unbacked",
     )
+
+
+def no_place(name: str, line: UserLine | None) -> Unsupported:
+    """For a function of the program's that gives nothing of a graph, so that no graph would call it each time."""
+    return Unsupported(
+        f"{name}() is allowed in the graph and gives no tensor",
+        where=line,
+        remedy="let it return a tensor, or take the mark off: it is traced then",
+    )

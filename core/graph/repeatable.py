@@ -7,7 +7,9 @@ fail by what a tensor holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -18,6 +20,9 @@ from .geometry import has_storage, storage_key
 from .mutation import written_arguments
 from .recorder import AtenRecord, Call
 from .tree import leaves
+
+EFFECT = "effect"
+"""Of a torch-level node's meta: True for a call that is made for what no record shows."""
 
 
 def draws(call: Call) -> bool:
@@ -41,6 +46,13 @@ def is_lasting(call: Call) -> bool:
 def writes_to(call: Call, storages: frozenset[int]) -> bool:
     """True for a call that writes to memory of one of the storages."""
     return any(has_storage(fake) and storage_key(fake) in storages for fake in written_arguments(call))
+
+
+def has_effect(calls: Iterable[Call], operands: Any) -> bool:
+    """Whether some of the calls is made for more than its results: it writes to one of `operands`, a tree, say."""
+    given = [leaf for leaf in leaves(operands) if isinstance(leaf, torch.Tensor) and has_storage(leaf)]
+    storages = frozenset(map(storage_key, given))
+    return any(is_random(call) or is_lasting(call) or writes_to(call, storages) for call in calls)
 
 
 def callers_storages(record: AtenRecord) -> frozenset[int]:

@@ -71,6 +71,124 @@ def test_allow_in_graph_takes_a_list():
     assert len(list(core.capture(lambda x: two(one(x)), X).module.graph.nodes)) == 4
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("mark", [core.allow_in_graph, torch.compiler.allow_in_graph])
+def test_an_allowed_function_without_result_runs_on_each_call(mark, backend):
+    seen = []
+
+    @mark
+    def note(word):
+        seen.append((word, torch.is_grad_enabled()))
+
+    def program(x):
+        note("before")
+        with torch.no_grad():
+            note("inside")
+        return x + 1
+
+    call = core.compile(program, backend=backend)
+    for count in (1, 2, 3):
+        assert torch.equal(call(X), X + 1)
+        assert seen == [("before", True), ("inside", False)] * count
+    assert core.stats()["breaks"] == (0 if backend == "eager" else 2)
+    assert core.compile(lambda: note("alone"), backend=backend)() is None and seen[-1] == ("alone", True)
+
+
+@pytest.mark.parametrize("with_operator", [False, True])
+def test_an_allowed_function_without_result_runs_where_the_backend_fails_too(with_operator, heard, monkeypatch):
+    monkeypatch.delenv("CORE_STRICT", raising=False)
+    calls = []
+
+    @core.allow_in_graph
+    def note():
+        calls.append(torch.is_grad_enabled())
+
+    def program(x):
+        note()
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) if with_operator else x.sin()
+
+    def fails(module, inputs):
+        raise RuntimeError("no")
+
+    call = core.compile(program, backend=fails, fallback="aot_eager", on_failure="fallback")
+    assert all(torch.equal(call(X), X.sin()) for _ in range(3))
+    assert len(calls) == 3
+    fallbacks = [event for event in heard if isinstance(event, core.events.FellBack) and event.stage == "recorder"]
+    assert [event.reason for event in fallbacks] == [
+        "note() is called for what it does outside of the graph; the graph runs as captured"
+    ]
+
+
+def test_an_allowed_function_of_tensors_without_result_runs_on_each_call():
+    shapes = []
+
+    @core.allow_in_graph
+    def note(x):
+        shapes.append(tuple(x.shape))
+
+    @core.allow_in_graph
+    def bump(x):
+        x.add_(1)
+
+    def program(x):
+        note(x)
+        bump(x)
+        return x * 2
+
+    for backend, breaks in (("eager", 0), ("aot_eager", 1)):
+        core.reset()
+        shapes.clear()
+        call = core.compile(program, backend=backend)
+        call(torch.zeros(2))
+        shapes.clear()
+        assert call(torch.zeros(2)).tolist() == call(torch.zeros(2)).tolist() == [2.0, 2.0]
+        assert shapes == [(2,), (2,)] and core.stats()["breaks"] == breaks
+
+
+def test_an_allowed_function_that_gives_no_tensor_is_not_folded():
+    calls = []
+
+    @core.allow_in_graph
+    def count(step):
+        calls.append(step)
+        return len(calls)
+
+    call = core.compile(lambda x: x * count(2), backend="eager")
+    call(X)
+    calls.clear()
+    assert [call(X).tolist() for _ in range(3)] == [(X * k).tolist() for k in (1, 2, 3)]
+    with pytest.raises(core.Unsupported, match="gives no tensor"):
+        compiled(lambda x: x * count(2))(X)
+
+
+@pytest.mark.parametrize("inside", ["try", "checkpoint"])
+def test_an_allowed_function_without_result_leaves_the_graph_of_a_try_and_of_a_region(inside):
+    seen = []
+
+    @core.allow_in_graph
+    def refuse(fails):
+        seen.append(fails)
+        if fails:
+            raise KeyError("no")
+
+    def caught(x):
+        try:
+            refuse(True)
+        except KeyError:
+            return x + 1
+
+    def body(x):
+        refuse(False)
+        return x + 1
+
+    def region(x):
+        return torch.utils.checkpoint.checkpoint(body, x, use_reentrant=False)
+
+    call = core.compile(caught if inside == "try" else region, backend="eager")
+    assert all(torch.equal(call(X), X + 1) for _ in range(3))
+    assert len(seen) == 3
+
+
 def test_a_substitute_is_traced_in_place_of_a_c_function():
     @core.substitute_in_graph(math.gamma, can_constant_fold_through=True)
     def gamma(x, /):

@@ -18,12 +18,14 @@ VT = VariableTracker
 
 
 def call(tx: Any, op: Any, args: list[VT], kwargs: dict[str, VT]) -> VT | None:
-    """The call of an operator whose gradient formula is Python code; None when there is no such code to trace."""
+    """The call of an operator that is Python code or has it for a gradient formula; None where there is none."""
     overload = op if isinstance(op, torch_compat.OpOverload) else _only_overload(op)
-    if overload is None or not torch.is_grad_enabled():
+    if overload is None:
         return None
-    if not any(tensor.fake.requires_grad for tensor in tensors_in([*args, kwargs])):
-        return None
+    tensors = list(tensors_in([*args, kwargs]))
+    if not torch.is_grad_enabled() or not any(tensor.fake.requires_grad for tensor in tensors):
+        body = _body(overload, tensors)
+        return None if body is None else tx.call_function(tx.wrap(body, None, constant=True), args, kwargs)
     formula = torch_compat.python_gradient(overload)
     if formula is None:
         return None
@@ -34,6 +36,10 @@ def call(tx: Any, op: Any, args: list[VT], kwargs: dict[str, VT]) -> VT | None:
             remedy="define the operator with torch.library.custom_op and register_autograd",
         )
     return Application(tx, OperatorWithFormula(tx, overload, setup, backward)).run(_bound(tx, overload, args, kwargs))
+
+
+def _body(op: Any, tensors: list[Any]) -> Any:
+    return torch_compat.traceable_body(op, {tensor.fake.device.type for tensor in tensors})
 
 
 def _only_overload(packet: Any) -> Any:
@@ -78,7 +84,11 @@ class OperatorWithFormula:
         self._backward = backward
 
     def forward(self, ctx: FunctionContextVariable, args: list[VT]) -> VT:
-        result = self.tx.graph_call(self.op, args, {})  # below grad mode: the operator's formula stays out of it
+        body = _body(self.op, list(tensors_in(args)))
+        if body is None:
+            result = self.tx.graph_call(self.op, args, {})  # below grad mode: the operator's formula stays out of it
+        else:
+            result = self.tx.call_function(self.tx.wrap(body, None, constant=True), args)
         if self._setup is not None:
             setup = self.tx.wrap(self._setup, None, constant=True)
             self.tx.call_function(setup, [], {"ctx": ctx, "inputs": self.tx.new_tuple(args), "output": result})

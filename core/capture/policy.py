@@ -243,6 +243,8 @@ def function_verdict(fn: types.FunctionType) -> Verdict:
         return _torch_verdict(owner)
     if owner in INLINED_STDLIB or owner in DEPRECATIONS and "__deprecated__" in fn.__dict__:
         return Verdict.INLINE
+    if owner == "triton":  # arithmetic for grids; kernels are no functions
+        return Verdict.INLINE
     if root in SKIPPED_PACKAGES and not owner.startswith(POLYFILLS):
         return Verdict.SKIP
     if root in sys.stdlib_module_names and owner != "__main__":

@@ -92,6 +92,12 @@ def mark_step(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     return tx.constant(None)
 
 
+@function(torch.library.wrap_triton)
+def wrap_kernel(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
+    """A kernel as functions of torch.library.triton_op launch it; any launch is an operation of the graph."""
+    return args[0]
+
+
 @callable_object(super)
 def make_super(tx: Any, args: list[VT], kwargs: dict[str, VT]) -> VT:
     """super() finds the class in the caller's __class__ cell and the object in its first argument."""

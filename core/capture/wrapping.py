@@ -71,6 +71,8 @@ from ..variables.type_expression import from_value as type_expression
 from ..variables.type_expression import is_type_expression
 from ..variables.typed_tensor import TYPED
 from ..variables.untraced_tensor import is_own_parameter, reason_against, untraced
+from ..variables.user_kernel import from_value as user_kernel
+from ..variables.user_kernel import is_host_function, is_kernel
 from . import context_variable, policy
 from .cached_function import CachedFunctionVariable
 from .dynamic import is_buffer_source
@@ -181,6 +183,8 @@ def _build(tx: Any, value: Any, source: Any) -> VT:
     if policy.is_torch_callable(value):
         tx.guard(source, Is(value))
         return TorchFunctionVariable(value, source)
+    if "triton" in sys.modules and (is_kernel(value) or is_host_function(value)):
+        return user_kernel(tx, value, source)
     if isinstance(value, types.BuiltinFunctionType):
         return _builtin_function(tx, value, source)
     return _object(tx, value, source)

@@ -40,6 +40,7 @@ _TRUTHS = frozenset(
     "aten::" + name + "_" for name in "eq ne lt le gt ge logical_and logical_or logical_xor logical_not".split()
 )
 """Operators that write truths to tensors of any dtype, where their twins give tensors of bool."""
+_BLANK = frozenset("aten::" + name for name in "empty empty_like empty_strided new_empty new_empty_strided".split())
 _FILLS = frozenset(("aten::fill_", "aten::zero_"))
 
 
@@ -421,7 +422,8 @@ class Functionalizer:
         args, kwargs = self._nodes((tuple(call.args), dict(call.kwargs)))
         args, kwargs = self._recorded_strides(args, kwargs, call)
         operator = call.op if has_text(call.op) else str(call.op)
-        node = self.emitter.emit(clone_mutate, (operator, positions, args, kwargs))
+        blank = tuple(at for at in positions if _is_blank((kwargs if isinstance(at, str) else args)[at]))
+        node = self.emitter.emit(clone_mutate, (operator, positions, args, kwargs, *((blank,) if blank else ())))
         fresh = [leaf for item in self._fresh_results(call) for leaf in leaves(item) if isinstance(leaf, torch.Tensor)]
         for at, fake in enumerate(fresh):
             self._bind(fake, self.emitter.item(node, at), call)
@@ -491,6 +493,15 @@ def _written_positions(call: Call) -> tuple[int | str, ...]:
             elif position < len(call.args):
                 found.append(position)
     return tuple(found)
+
+
+def _is_blank(value: Any) -> bool:
+    """True for memory that nobody has written to since it was made."""
+    return (
+        isinstance(value, fx.Node)
+        and getattr(value.target, "_schema", None) is not None
+        and (value.target._schema.name in _BLANK)
+    )
 
 
 def _reads_data(call: Call) -> bool:

@@ -25,6 +25,7 @@ import torch
 import torch.fx as fx
 
 from .. import torch_compat
+from .clone_mutate import clone_mutate
 from .functional import JointGraph
 from .max_flow import UNLIMITED, Network
 from .symbols import expression
@@ -182,7 +183,7 @@ def is_impure(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
     schema = getattr(node.target, "_schema", None)
-    return is_random(node) or (schema is not None and schema.is_mutable)
+    return is_random(node) or node.target is clone_mutate or (schema is not None and schema.is_mutable)
 
 
 def is_view(node: fx.Node) -> bool:

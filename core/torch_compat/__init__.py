@@ -11,7 +11,7 @@ import inspect
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -532,6 +532,20 @@ def python_gradient(op: Any) -> tuple[Any, Any] | None:
     overload = "" if op._overloadname == "default" else f".{op._overloadname}"
     registered = f"{op._namespace}/{op._opname}{overload}/Autograd"
     return (None, None) if registered in torch.library._impls else None
+
+
+def traceable_body(op: Any, devices: Iterable[str]) -> Any:
+    """The Python function of an operator of torch.library.triton_op, which compilers may look into; None for others,
+    and where one of the devices (their types) has a function of its own."""
+    definition = torch._library.custom_ops.OPDEFS.get(f"{op._namespace}::{op._opname}")
+    modes = getattr(definition, "_torch_dispatch_fns", {})
+    if not any(mode.__name__ == "FunctionalTensorMode" for mode in modes):
+        return None
+    if any(device in definition._backend_fns for device in devices):
+        return None
+    outer = definition._init_fn  # newer versions of torch put a function around the program's
+    own = outer.__module__ != "torch._library.triton"
+    return outer if own else inspect.getclosurevars(outer).nonlocals["fn"]
 
 
 @contextlib.contextmanager

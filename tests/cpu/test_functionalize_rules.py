@@ -156,6 +156,35 @@ def test_operator_without_twin_runs_on_private_clones():
         assert clone_mutate in targets(graph)
 
 
+@pytest.mark.parametrize(
+    ("make", "blank"), [(lambda x: torch.empty_like(x), (0,)), (lambda x: x.new_zeros(4, 6).t()[::2], ())]
+)
+def test_what_is_written_keeps_its_gaps_and_is_not_copied_while_it_holds_nothing(make, blank):
+    with torch.library._scoped_library("core_graph_test", "FRAGMENT") as library:
+        library.define("linear_fill(Tensor(a!) x, Tensor y) -> ()")
+
+        def linear_fill(x, y):
+            assert x.stride() == make(y).stride()
+            x.copy_(y)
+
+        library.impl("linear_fill", linear_fill, "CPU")
+        library.impl("linear_fill", lambda x, y: None, "Meta")
+        operator = torch.ops.core_graph_test.linear_fill
+
+        def program(y):
+            if isinstance(y, torch.Tensor):
+                target = make(y)
+                operator(target, y)
+                return (target + 1,)
+            target = replay.call(y.builder, make, (y,), {})
+            replay.call(y.builder, operator, (target, y), {})
+            return (target + 1,)
+
+        graph = check(program, x34())
+        (node,) = [node for node in graph.module.graph.nodes if node.target is clone_mutate]
+        assert node.args[4:] == ((blank,) if blank else ())
+
+
 def test_training_batch_norm_without_statistics_writes_nothing():
     graph = check(lambda x: (F.batch_norm(x, None, None, training=True),), torch.randn(4, 3, 5))
     assert not graph.epilogue.write_backs

@@ -6,6 +6,8 @@ import pytest
 import torch
 from observed import BACKENDS, agrees
 
+import core
+
 LOG: list[str] = []
 LIBRARY = torch.library.Library("core_tests", "FRAGMENT")
 
@@ -118,3 +120,22 @@ def test_a_gradient_formula_out_of_reach_breaks_the_graph_where_it_is_needed(bac
 
     agrees(lambda: build(torch.randn(3)), backend)
     agrees(lambda: build(leaf(3)), backend, graphs=None, breaks=1)
+
+
+def test_an_operator_that_writes_runs_once_for_a_forward_and_its_backward():
+    calls = []
+
+    @torch.library.custom_op("core_tests::write_square", mutates_args={"target"})
+    def write_square(x: torch.Tensor, target: torch.Tensor) -> None:
+        calls.append(1)
+        target.copy_(x * x)
+
+    def program(x):
+        target = torch.empty_like(x)
+        write_square(x.detach(), target)
+        return (x.sin() * target).sum()
+
+    x = torch.randn(5, requires_grad=True)
+    core.compile(program, backend="aot_eager", fullgraph=True)(x).backward()
+    assert calls == [1]
+    torch.testing.assert_close(x.grad, x.detach().cos() * x.detach() ** 2)

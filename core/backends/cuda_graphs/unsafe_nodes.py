@@ -10,6 +10,8 @@ import torch
 import torch.fx as fx
 
 from ...errors import UserLine
+from ...graph.clone_mutate import called_operator
+from ...graph.kernel_operators import NAMESPACE as KERNELS
 from ...torch_compat import HigherOrderOperator
 from ..partition_support import user_line
 
@@ -29,7 +31,7 @@ WAITING = (
 _WAITING = frozenset(WAITING)
 _INDEXED = frozenset(("index", "index_put", "_unsafe_index", "_unsafe_index_put"))
 _UNSAFE_TAGS = ("cudagraph_unsafe", "data_dependent_output", "dynamic_output_shape")
-_OWN_NAMESPACES = frozenset(("aten", "prims"))
+_OWN_NAMESPACES = frozenset(("aten", "prims", KERNELS))
 
 
 def first_unsafe(graph: fx.GraphModule, device: torch.device, *, custom: bool) -> tuple[str, UserLine | None]:
@@ -65,7 +67,7 @@ def _reason(node: fx.Node, device: torch.device, constants: set[fx.Node], custom
 
 
 def _of_call(node: fx.Node, custom: bool) -> str:
-    target: Any = node.target
+    target: Any = called_operator(node)
     if isinstance(target, HigherOrderOperator):
         return f"{target} decides on the host what runs"
     if not hasattr(target, "_schema"):

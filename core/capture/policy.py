@@ -265,8 +265,8 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
     root = module.partition(".")[0]
     if root == "torch" and (not module.startswith("torch.nn.modules") or module in OWN_OF_MODULES):
         return "torch's own code"  # Module.__call__ too: all modules share its code, and each would want entries there
-    if root in SKIPPED_PACKAGES:
-        return f"code of {root}"
+    if root in SKIPPED_PACKAGES or not root and _is_made_by_triton(globals_dict):
+        return f"code of {root or 'triton'}"
     if root in sys.stdlib_module_names and module != "__main__":
         return "standard library"
     if root in ("importlib", "_frozen_importlib", "_distutils_hack"):
@@ -278,6 +278,11 @@ def code_is_skipped(code: types.CodeType, globals_dict: dict[str, Any]) -> str |
     if code.co_name in ("<module>", "__del__") or code.co_filename.startswith("<frozen"):
         return "module or finaliser code"
     return None
+
+
+def _is_made_by_triton(namespace: dict[str, Any]) -> bool:
+    """True for the namespace, which names no module, of the code that binds the arguments of a launch."""
+    return any((getattr(value, "__module__", None) or "").startswith("triton.") for value in namespace.values())
 
 
 def is_comprehension(code: types.CodeType) -> bool:

@@ -14,6 +14,7 @@ pytest.importorskip("triton")
 import triton
 import triton.language as tl
 
+from core.capture.policy import code_is_skipped
 from core.graph.kernel_writes import UnknownWrites, written_parameters
 
 PROGRAMS = Path(__file__).with_name("user_kernel_programs.py")
@@ -84,3 +85,10 @@ def test_what_a_kernel_writes_to_is_read_from_its_source(kernel, written):
 def test_of_a_kernel_that_makes_pointers_of_numbers_nothing_is_said():
     with pytest.raises(UnknownWrites, match="pointers of numbers"):
         written_parameters(by_number.fn)
+
+
+def test_the_code_that_triton_makes_to_bind_arguments_is_not_captured():
+    namespace = {"JITCallable": triton.JITFunction, "__builtins__": __builtins__}
+    exec("def bind(x):\n    return x + 1", namespace)
+    assert code_is_skipped(namespace["bind"].__code__, namespace) == "code of triton"
+    assert code_is_skipped(namespace["bind"].__code__, {**namespace, "JITCallable": torch.Tensor}) is None

@@ -77,6 +77,18 @@ def test_another_source_flag_or_processor_is_another_entry(compilations, monkeyp
     assert len({key, *others}) == 5
 
 
+def test_the_compiler_leaves_the_blocks_of_a_fold_as_they_are(compilations, tmp_path):
+    import core
+
+    with torch.no_grad():
+        core.compile(lambda x: torch.softmax(x, -1), backend="inductor")(torch.randn(8, 512))
+    (text,), report = compilations, tmp_path / "report"
+    command = find_toolchain().command(str(tmp_path / "out.so"), runtime_libraries())
+    subprocess.run([*command, f"-fopt-info-loop-optimized={report}"], input=text.encode(), check=True)
+    optimized = report.read_text()
+    assert "piece" in text and "vectorized" in optimized and "unroll and jam" not in optimized
+
+
 def test_a_damaged_entry_is_compiled_again(compilations, cache_folder):
     assert answer(build_library(source(5))) == 5
     forget()

@@ -17,6 +17,7 @@ from ..variables.class_ import ClassVariable
 from ..variables.function import FunctionVariable, NestedFunctionVariable, UserFunctionVariable
 from ..variables.torch_function import TorchFunctionVariable
 from ..variables.transform import TransformVariable
+from ..variables.user_kernel import launch_of
 from . import (  # noqa: F401
     associative_scan,
     attention_kernels,
@@ -82,6 +83,9 @@ def call_function(tx: Any, fn: VT, args: list[VT], kwargs: dict[str, VT]) -> VT:
             transform = transforms.from_wrapper(tx, fn)
             if transform is not None:
                 return transforms.apply(tx, transform, args, kwargs)
+            launch = launch_of(tx, fn)
+            if launch is not None:
+                return launch.call(tx, args, kwargs)
             body = marked_calls.region_body(tx, fn)
             if body is not None:
                 return call_function(tx, body, args, kwargs)

@@ -51,6 +51,16 @@ def from_value(tx: Tracer, value: Any, source: Any) -> VT:
     return UserKernelVariable(value, source)
 
 
+def launch_of(tx: Tracer, function: Any) -> VT | None:
+    """What `kernel[grid]` gave before the traced code began, or None: the function (its tracker) is something else."""
+    interface = getattr(sys.modules.get("triton.runtime.jit"), "KernelInterface", None)
+    if interface is None or function.code not in interface.__getitem__.__code__.co_consts:
+        return None
+    cells = dict(zip(function.code.co_freevars, function.closure_cells(tx)))
+    kernel, grid = (cells[name].get(tx).realize(tx) for name in ("self", "grid"))
+    return LaunchVariable(kernel, grid) if isinstance(kernel, UserKernelVariable) else None
+
+
 class UserKernelVariable(KnownVariable):
     """A kernel of the program's."""
 

@@ -213,6 +213,12 @@ def inputs_of(program, size: int = 40) -> list[torch.Tensor]:
     return [torch.randn(size, device=DEVICE, requires_grad=at < wanted) for at in range(2)]
 
 
+def behind_a_break_that_finds_the_kernel(x, y):
+    result = torch.empty_like(x)
+    add_kernel[blocks(x)](x, y, result, x.numel() + int(y.sum().item() * 0), BLOCK=BLOCK)
+    return result * 2
+
+
 def compare(program, fast, size: int) -> None:
     inputs = inputs_of(program, size)
     given, eager = [[value.detach().clone().requires_grad_(value.requires_grad) for value in inputs] for _ in range(2)]
@@ -250,6 +256,10 @@ def main(backends: list[str]) -> None:
             core.reset()
             broken = core.explain(program, backend=backend)(*inputs_of(program)).breaks
             assert any(reason in one.reason for one in broken), (program, broken)
+        compare_sizes(behind_a_break_that_finds_the_kernel, backend)
+        core.reset()
+        explained = core.explain(behind_a_break_that_finds_the_kernel, backend=backend)
+        assert len(explained(*inputs_of(explained)).breaks) == 1
     for program in WHOLE:
         assert any(name.startswith("core_kernels.") for name in operators_of(program)), program
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from . import _C, events, stance
 from .errors import InvalidOption
+from .kept_calls import keep
 from .options import CompileOptions, disabled
 from .settings import config
 
@@ -200,7 +201,7 @@ def compile_module_(module: Any, **options: Any) -> Any:
 
 
 def _compile_object(model: Any, settings: CompileOptions, resolved: Any, shared: bool = True) -> Any:
-    """shared: equal options give the same entries again, as long as the callable of before lives."""
+    """shared: equal options give the same entries again."""
     import torch
 
     from .torch_compat.peer_stance import follow_stance
@@ -247,10 +248,11 @@ def _as_function(target: Callable[..., Any]) -> Any:
 
 
 def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any, shared: bool = True) -> Any:
-    """The callable of a function; where shared, the same again for equal options while it lives."""
+    """The callable of a function; where shared, the same again for equal options (see kept_calls.py)."""
     key = (id(fn), settings.key)
     known = _callables.get(key) if shared else None
     if known is not None and known.fn is fn:
+        keep(fn, known)
         return known
     from .backends.compile_graph import compile_graph
     from .capture.convert_frame import FrameCompiler
@@ -270,6 +272,7 @@ def _compiled_function(fn: Any, settings: CompileOptions, resolved: Any, shared:
     result = _C.CompiledCallable(fn, compiler)
     if shared:
         _callables[key] = result
+        keep(fn, result)
     _every.add(result)
     return result
 

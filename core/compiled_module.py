@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -11,28 +12,32 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from . import torch_compat
 from .errors import InvalidOption
+from .kept_calls import function_of
 
 _ORIGINAL = "_core_original_class"
+_VIEW_OF = "_core_view_of"
 
 
 def compile_module(module: torch.nn.Module, compile_function: Callable[[Any], Any]) -> torch.nn.Module:
     """A module whose calls are compiled. It has the original's class to isinstance, type name and super(), and one
     `__dict__` with it: parameters, hooks, train/eval, attribute writes and state_dict keys are shared.
     """
+    module = getattr(type(module), _VIEW_OF, module)
     original = getattr(type(module), _ORIGINAL, type(module))
     enter = original.__call__
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return enter(module, *args, **kwargs)  # not the view: the program may ask which object its module is
+    def make() -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return enter(self, *args, **kwargs)
 
-    def call_view(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return enter(self, *args, **kwargs)
+        call.__name__ = call.__qualname__ = f"{original.__qualname__}.__call__"
+        call._core_entry = True  # type: ignore[attr-defined]
+        return call
 
-    if isinstance(module, LazyModuleMixin):
-        call = call_view  # it takes another class at its first call, and so must the view
-    call.__name__ = call.__qualname__ = f"{original.__qualname__}.__call__"
-    call._core_entry = True  # type: ignore[attr-defined]
-    return view(module, original, compile_function(call), lambda other: compile_module(other, compile_function))
+    compiled = compile_function(function_of(module, enter, make))
+    if not isinstance(module, LazyModuleMixin):  # that takes another class at its first call, and so must the view
+        compiled = types.MethodType(compiled, module)  # not the view: the program may ask which object its module is
+    return view(module, original, compiled, lambda other: compile_module(other, compile_function))
 
 
 def compile_in_place(
@@ -82,6 +87,7 @@ def _class_over(original: type, module: torch.nn.Module, call: Any, again: Calla
 
     namespace = {
         _ORIGINAL: original,
+        _VIEW_OF: module,
         "__call__": call,
         "__module__": original.__module__,
         "__qualname__": original.__qualname__,

@@ -20,7 +20,7 @@ RANKS = [
     ("cache",),
     ("backends",),
     ("report",),
-    ("compiled_module", "api", "bridge"),
+    ("kept_calls", "compiled_module", "api", "bridge"),
     ("cli",),
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}

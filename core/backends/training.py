@@ -15,6 +15,7 @@ import torch
 import torch.fx as fx
 
 from .. import _C, torch_compat
+from ..events import FellBack, emit
 from ..graph.functional import JointGraph
 from ..graph.partition import Partition
 from ..graph.shared_gradients import shared_gradients
@@ -253,9 +254,12 @@ def _choose_by_arguments(
 ) -> None:
     """Lines that leave a backward for some of the arguments to the function for those."""
     wanted = tuple(graph.edges[at] for at in parts.arguments)
+    edges_run = saved.edges_run_function()
+    if edges_run is saved.edges_asked:
+        emit(FellBack("backward", "autograd's table of nodes is not readable; torch is asked for each argument"))
     code.namespace.update(
         runs_part=saved.runs_part_function(),
-        edges_run=saved.edges_run_function(),
+        edges_run=edges_run,
         runs_node=saved.runs_node,
         known_for=parts.functions_for_arguments,
         function_for_arguments=parts.function_for_arguments,

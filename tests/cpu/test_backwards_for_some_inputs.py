@@ -164,10 +164,12 @@ def test_the_engines_table_tells_which_edges_run():
     assert all(table[:4] == both[:4] and table[4] == 0 for both, table in told[::2])
 
 
-def test_where_torch_does_not_tell_each_edge_is_asked(monkeypatch):
+def test_where_torch_does_not_tell_each_edge_is_asked(monkeypatch, heard):
     monkeypatch.setattr(_C, "backward_runs_part", lambda: None)
     monkeypatch.setattr(saved, "edges_run_function", lambda: saved.edges_asked)
     compiled = core.compile(apart, backend="aot_eager")
     for sequence in SEQUENCES:
         ours, theirs = (noted(run, sequence, -1) for run in (compiled, apart))
         assert [type(each) for each in ours] == [type(each) for each in theirs]
+    told = [event.reason for event in heard if isinstance(event, core.events.FellBack) and event.stage == "backward"]
+    assert set(told) == {"autograd's table of nodes is not readable; torch is asked for each argument"}

@@ -1,6 +1,6 @@
-"""Which variables are live where. Plain functions: every supported Python runs them."""
+"""Which variables are live where, and what code returns. Plain functions: every supported Python runs them."""
 
-from core.bytecode.decode import decode
+from core.bytecode.decode import decode, returns_none
 from core.bytecode.liveness import liveness
 from core.bytecode.stack import stack_shapes
 
@@ -123,6 +123,36 @@ def test_shapes_know_depth_and_running_handlers():
     shapes = dict(zip((i.argval for i in decoded), stack_shapes(decoded)))
     assert (shapes["g"].depth, shapes["g"].handled) == (1, ())
     assert (shapes["mark"].depth, shapes["mark"].handled) == (2, (1,))
+
+
+def test_code_that_returns_none_whatever_happens_is_known():
+    def ends(items):
+        if not items:
+            return
+        for item in items:
+            try:
+                g(item)
+            except ValueError:
+                return None
+
+    def raises():
+        raise ValueError
+
+    def either(x):
+        return None if x else 5
+
+    def joined(x):
+        return x or None
+
+    def sometimes(x):
+        if x:
+            return x
+
+    def generator():
+        yield
+
+    assert [returns_none(f.__code__) for f in (ends, raises)] == [True, True]
+    assert not any(returns_none(f.__code__) for f in (either, joined, sometimes, generator))
 
 
 def g(x):

@@ -118,14 +118,30 @@ def lies_as(tensor: Any, fake: Any) -> bool:
     return not test or bool(eval(test, {"t": tensor}))  # noqa: S307 - our own expression
 
 
-def named_strides(fake: Any) -> tuple[int, ...] | None:
-    """The strides of a tensor of fixed sizes, some of them 1, of which layout_test does not see all."""
-    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or not is_static(fake):
-        return None
-    dims = [dim for dim, size in enumerate(fake.shape) if size > 1]
-    if len(dims) == fake.dim() or 0 in fake.shape or _overlaps(fake, dims):
-        return None
-    return tuple(fake.stride())
+def named_strides(name: str, fake: Any) -> str:
+    """A tuple: the strides that the tensor `name` is to tell where layout_test holds, which looks past sizes of 1.
+
+    Empty where that test sees them all, or there is none. A symbolic stride of a size of 1 is left as it is.
+    """
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return ""
+    if any(isinstance(size, int) and size == 0 for size in fake.shape):
+        return ""
+    wide = [dim for dim, size in enumerate(fake.shape) if not isinstance(size, int) or size > 1]
+    if is_static(fake):
+        return "" if len(wide) == fake.dim() or _overlaps(fake, wide) else repr(tuple(fake.stride()))
+    told = {dim: step for dim, step in enumerate(fake.stride()) if dim not in wide and isinstance(step, int)}
+    if not told or not layout_test(name, fake):
+        return ""
+    return tuple_text(str(told.get(dim, f"{name}.stride({dim})")) for dim in range(fake.dim()))
+
+
+def differs_in_name_only(tensor: Any, fake: Any) -> bool:
+    """Strides of sizes 0 and 1 don't matter to anybody but who asks for them."""
+    if is_static(fake) and 0 in fake.shape:
+        return bool(tensor.stride() != tuple(fake.stride()))
+    strides = named_strides("t", fake)
+    return bool(strides) and tensor.stride() != eval(strides, {"t": tensor})  # noqa: S307 - our own expression
 
 
 def relayout(fakes: Sequence[Any], which: Sequence[int], always: Sequence[int] = ()) -> Callable[..., tuple[Any, ...]]:
@@ -141,9 +157,9 @@ def relayout(fakes: Sequence[Any], which: Sequence[int], always: Sequence[int] =
         test = layout_test(slots[index], fakes[index]) or f"{slots[index]}.stride() == {tuple(fakes[index].stride())!r}"
         code.line(f"if not ({test}):")
         code.line(f"    {slots[index]} = {layout_copy(slots[index], fakes[index], code)}")
-        strides = named_strides(fakes[index])
-        if strides is not None:
-            code.line(f"elif {slots[index]}.stride() != {strides!r}:")
-            code.line(f"    {slots[index]} = {slots[index]}.as_strided({tuple(fakes[index].shape)!r}, {strides!r})")
+        strides = named_strides(slots[index], fakes[index])
+        if strides:
+            code.line(f"elif {slots[index]}.stride() != {strides}:")
+            code.line(f"    {slots[index]} = {slots[index]}.as_strided({slots[index]}.shape, {strides})")
     code.line(f"return {tuple_text(slots)}")
     return code.finish()

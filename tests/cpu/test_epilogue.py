@@ -16,7 +16,7 @@ if not hasattr(harness, "compiled"):
 compiled, leaf = harness.compiled, harness.leaf
 
 from core.backends.generated import source_of  # noqa: E402
-from core.backends.layout import dense_order, layout_test, lies_as, relayout  # noqa: E402
+from core.backends.layout import dense_order, differs_in_name_only, layout_test, lies_as, relayout  # noqa: E402
 from core.plugin import Artifact, Backend, Capabilities  # noqa: E402
 
 
@@ -250,6 +250,20 @@ def test_layout_of_overlapping_elements_is_left_alone():
 def test_dense_order_of_permuted_and_of_gapped_tensors():
     assert dense_order(torch.empty(2, 3, 4).permute(2, 0, 1)) == (1, 2, 0)
     assert dense_order(torch.empty(4, 6)[:, ::2]) is None
+
+
+def test_relayout_names_the_stride_of_a_size_of_one_beside_a_symbolic_size():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    fake = mode.from_tensor(torch.randn(6, 1)).expand(-1, 4)[:, :1]
+    right, wrong = torch.randn(5, 1).as_strided((5, 1), (1, 0)), torch.randn(5, 1)
+    assert lies_as(wrong, fake) and differs_in_name_only(wrong, fake) and not differs_in_name_only(right, fake)
+    repair = relayout([fake, fake], [0, 1])
+    first, second = repair(right, wrong)
+    assert first is right
+    assert second.stride() == (1, 0) and second.data_ptr() == wrong.data_ptr() and torch.equal(second, wrong)
 
 
 def test_relayout_copies_only_what_differs():

@@ -183,7 +183,7 @@ class WrapperPrinter:
     def tensor(self, value: Strided) -> str:
         """A tensor, as the node's own or as a view of it."""
         name = self.names[value.node]
-        if value.is_whole:
+        if value.is_whole and not (self.returning and value.strides != value.node.strides):
             return name
         if not self.returning:
             return self.view(name, value)

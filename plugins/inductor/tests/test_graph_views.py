@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from compiled_graphs import check, compiled
 from torch import randn
 
+import core
+
 
 @pytest.fixture(autouse=True)
 def seed():
@@ -123,3 +125,17 @@ def test_views_that_negate_lazily_are_read_with_their_sign():
 
 def test_flipping_a_single_number_gives_it():
     check(lambda x: x.flip(0) + x.flip(-1), torch.tensor(0.75))
+
+
+def test_an_output_tells_eagers_stride_of_a_dimension_of_size_one():
+    def f(x):
+        y = x + 1
+        return y[:, :1].expand(-1, 4)[:, :1] * 2, y.sum(1, keepdim=True).expand(-1, 4)[:, :1], y.mean(0, keepdim=True)
+
+    check(f, randn(6, 8))
+    _, single, _ = compiled(f, x := randn(6, 8)).call(x)
+    assert single.stride() == (1, 0)
+    fast = core.compile(f, backend="inductor", dynamic=True)
+    for rows in (3, 5):
+        x = randn(rows, 8)
+        assert [t.stride() for t in fast(x)] == [t.stride() for t in f(x)]

@@ -28,10 +28,8 @@ def strided(view: View) -> Strided | None:
     """The view as a strided tensor on its node with the recorded strides, None when it is not one."""
     node = view.node
     if view.is_whole:
-        strides = node.strides
-        if view.strides is None or same_strides(view.sizes, view.strides, strides):
-            return Strided(node, node.sizes, strides, 0)
-        return None
+        wanted = node.strides if view.strides is None else view.strides
+        return Strided(node, node.sizes, wanted, 0) if same_strides(view.sizes, wanted, node.strides) else None
     position = expr.linear(view.index, node.strides)
     variables = loop_vars(view.sizes)
     atoms = [next(iter(v.terms))[0] for v in variables if isinstance(v, expr.Expr)]

@@ -426,13 +426,18 @@ def _converted_to(tx: Tracer, fn: Callable[..., Any], kwargs: dict[str, VT]) -> 
 
 
 def of_numbers(tx: Tracer, fn: Any, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
-    """torch.tensor or torch.LongTensor of a list of NumPy's numbers that only a run can tell; None for other calls."""
+    """torch.tensor or torch.LongTensor of a list of NumPy's numbers that only a run can tell, torch.tensor of one of
+    arrays; None for other calls."""
     given = args[0].realize(tx) if len(args) == 1 and not kwargs else None
     if given is None or given.kind not in ("list", "tuple"):
         return None
     numbers = [item.realize(tx) for item in given.unpack(tx)]
-    if not numbers or not all(isinstance(item, ArrayVariable) and item.scalar for item in numbers):
+    if not numbers or not all(isinstance(item, ArrayVariable) for item in numbers):
         return None
+    if fn is not torch.tensor and not all(item.scalar for item in numbers):  # type: ignore[attr-defined]
+        return None
+    if len({tuple(item.fake.shape) for item in numbers}) > 1:  # type: ignore[attr-defined]
+        raise Unsupported("torch.tensor() of arrays of several shapes is not traced", remedy="pass equal shapes")
     kinds = {item.fake.dtype for item in numbers}  # type: ignore[attr-defined]
     if fn is not torch.tensor and kinds != {fn.dtype} or len(kinds) > 1:
         raise Unsupported(f"{fn.__name__}() of numbers of other types is not traced", remedy="make an array of them")

@@ -17,13 +17,13 @@ MAKERS = (torch.tensor, torch.as_tensor)
 
 
 def of_numbers(tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | None:
-    """torch.tensor(number) or torch.tensor([number, ...]) where one of them is symbolic; None for other calls."""
+    """torch.tensor of a number, or of nested lists of numbers, one of which is symbolic; None for other calls."""
     if len(args) != 1 or not kwargs.keys() <= {"dtype", "device"}:
         return None
     given = args[0].realize(tx)
-    flat = given.kind in ("list", "tuple")
-    numbers = [item.realize(tx) for item in given.unpack(tx)] if flat else [given]
-    if not any(number.kind == "symbolic" for number in numbers):
+    numbers: list[VT] = []
+    shape = _shape(tx, given, numbers)
+    if shape is None or not any(number.kind == "symbolic" for number in numbers):
         return None
     kinds = {number.python_type() for number in numbers}
     if not kinds <= {int, float} or not all(number.kind == "symbolic" or number.is_constant() for number in numbers):
@@ -35,4 +35,19 @@ def of_numbers(tx: Tracer, args: Sequence[VT], kwargs: dict[str, VT]) -> VT | No
         return None  # what does not fit raises
     words = {"dtype": tx.constant(dtype), **{key: value for key, value in kwargs.items() if key == "device"}}
     made = [tx.graph_call(torch.full, [tx.new_tuple([]), number], words) for number in numbers]
-    return tx.graph_call(torch.stack, [tx.new_list(made)], {}) if flat else made[0]
+    if not shape:
+        return made[0]
+    flat = tx.graph_call(torch.stack, [tx.new_list(made)], {})
+    return flat if len(shape) == 1 else tx.graph_method("reshape", [flat, tx.constant(shape)], {})
+
+
+def _shape(tx: Tracer, given: VT, numbers: list[VT]) -> tuple[int, ...] | None:
+    """The shape of nested lists whose numbers go to `numbers`; None where they have none."""
+    if given.kind not in ("list", "tuple"):
+        numbers.append(given)
+        return ()
+    parts = [_shape(tx, item.realize(tx), numbers) for item in given.unpack(tx)]
+    if not parts or None in parts or len(set(parts)) > 1:
+        return None
+    assert parts[0] is not None
+    return (len(parts), *parts[0])

@@ -107,6 +107,8 @@ class RandomGeneratorVariable(VariableTracker):
         kwargs = {key: value.look_inside(tx) for key, value in kwargs.items()}
         if name == "seed":
             return self._seed(tx, _constants(self, name, args, kwargs))
+        if name in ("getstate", "setstate") and issubclass(self.python_type(), random.Random) and not kwargs:
+            return self._state(tx, name, args)
         if issubclass(self.python_type(), random.Random) and name in PICKS:
             return self._pick(tx, name, args, kwargs)
         if name not in (FLOATS | INTEGERS if issubclass(self.python_type(), random.Random) else ARRAYS):
@@ -132,12 +134,24 @@ class RandomGeneratorVariable(VariableTracker):
         seed = (*values, *keywords.values())
         if len(seed) != 1 or type(seed[0]) is not int:
             raise Unsupported(f"{self._full('seed')}() of no known number is not traced", remedy="pass a number")
-        twin = run(tx, self.maker, [seed[0]])
+        return self._continue_as(tx, run(tx, self.maker, [seed[0]]))
+
+    def _continue_as(self, tx: Tracer, twin: Any) -> VT:
         if self.value is not None and self.twin is None:
             tx.seeds(self)
         self.twin = twin
         self._moves(tx)
         return tx.constant(None)
+
+    def _state(self, tx: Tracer, name: str, args: Sequence[VT]) -> VT:
+        """getstate() where the state is known, setstate() to a known one."""
+        if name == "getstate" and not args and self.twin is not None:
+            return tx.constant(self.twin.getstate())
+        if name == "setstate" and len(args) == 1 and args[0].is_constant():
+            twin = run(tx, self.maker, [0])
+            run(tx, twin.setstate, [args[0].as_constant()])
+            return self._continue_as(tx, twin)
+        raise Unsupported(f"{self._full(name)}() of a state that only a run can tell is not traced", remedy=REMEDY)
 
     def _pick(self, tx: Tracer, name: str, args: Sequence[VT], kwargs: dict[str, VT]) -> VT:
         if self.twin is None:

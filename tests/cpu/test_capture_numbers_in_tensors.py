@@ -101,3 +101,17 @@ def test_a_tensor_of_literals_whose_shape_is_changed_in_place(values, backend):
     for _ in range(2):
         for got, want in zip(compiled(torch.ones(2)), program(torch.ones(2))):
             assert got.shape == want.shape and torch.equal(got, want)
+
+
+def test_nested_lists_with_numbers_that_differ_become_tensors_of_the_graph():
+    def fn(x, k):
+        read = x[1].item()
+        return torch.tensor([[read, 1], [k, 2.0]]), torch.tensor(((k, 1), (2, k)), dtype=torch.float64), x + k
+
+    call = core.compile(fn, backend="aot_eager", fullgraph=True)
+    for k in (2, 5, 9, 4):
+        x = torch.arange(3.0) + k
+        assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(call(x, k), fn(x, k)))
+    assert core.stats()["frames"] == 2
+    with pytest.raises(ValueError, match="expected sequence of length 2"):
+        core.compile(lambda x, k: torch.tensor([[k, 1], [k]]), backend="eager")(torch.ones(2), 3)

@@ -530,6 +530,17 @@ def test_a_tensor_is_made_of_numbers_out_of_an_array():
     assert all(map(torch.equal, call(given), fn(given)))
 
 
+def test_a_tensor_is_made_of_a_list_of_arrays():
+    def fn(x, array):
+        whole = torch.tensor([np.ones((2, 2), dtype=np.int32), np.zeros((2, 2), dtype=np.int32)])
+        return torch.tensor((array, array * 2)), torch.tensor([x.numpy(), x.numpy() + 1]), whole
+
+    given = torch.arange(3.0), np.array([3.5, 4.0])
+    in_one_graph(fn, *given)
+    with pytest.raises(ValueError, match="expected sequence of length 2"):
+        core.compile(lambda x: torch.tensor([np.ones(2), np.ones(3)]), backend="eager")(X)
+
+
 def test_a_dtype_equals_the_class_and_the_name_of_it():
     def fn(x, array):
         return x + 1, [array.dtype == other for other in (np.float64, "float64", float, np.float32, np.dtype(float), 3)]

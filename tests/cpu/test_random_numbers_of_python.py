@@ -303,3 +303,32 @@ def test_which_function_of_a_generator_an_argument_is():
     for name in ("uniform", "randint", "uniform"):
         assert same(compiled(X, getattr(generator, name)), X + getattr(want, name)(1, 5))
     assert core.stats()["breaks"] == 0
+
+
+def test_a_known_state_is_kept_and_put_back():
+    def fn(x):
+        own = random.Random(3)
+        own.random()
+        state = own.getstate()
+        first = own.random()
+        own.setstate(state)
+        random.setstate(state)
+        return x + own.random() - first + random.random(), own.getstate() == random.getstate()
+
+    follow(fn, X)
+
+
+def test_a_state_that_only_a_run_can_tell_breaks_the_graph():
+    def fn(x):
+        state = random.getstate()
+        first = random.random()
+        random.setstate(state)
+        return x + first - random.random()
+
+    ends = []
+    for runner in (fn, core.compile(fn, backend="eager")):
+        seed_all()
+        ends.append((runner(X), random.random()))
+    assert same(ends[0], ends[1]) and core.stats()["breaks"] > 0
+    with pytest.raises(ValueError, match="state with version"):
+        core.compile(lambda x: random.Random(1).setstate((9, (), None)), backend="eager")(X)

@@ -34,9 +34,13 @@ def _names(cls: type) -> tuple[str, ...]:
 
 def _python_saved(node: Any) -> list[torch.Tensor] | None:
     try:
-        return [value for value in node.saved_tensors if value is not None] or None
+        raw = node._raw_saved_tensors
+        unopened = all(hasattr(each, "data") for each in raw)  # hooks would run: that of a checkpoint, its region
+        values = [each.data for each in raw] if unopened else node.saved_tensors
+        found = [value for value in values if value is not None]
     except RuntimeError:  # written to since
         return []
+    return [value for value in found if isinstance(value, torch.Tensor)] if found else None
 
 
 def _opened(node: Any, name: str, raw: Any) -> list[Any]:

@@ -68,6 +68,25 @@ def test_checkpoint_sequential(backend):
     agrees(build, backend)
 
 
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y.sin())
+        return x + y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, bent = ctx.saved_tensors
+        return gradient * bent, gradient * x
+
+
+def test_a_function_with_a_gradient_of_its_own_is_checkpointed_in_one_graph(backend):
+    def program(x, y):
+        return checkpoint(lambda x: Gate.apply(x.exp(), y) * x, x, use_reentrant=False) + y
+
+    agrees(lambda: (program, (leaf(4), leaf(4))), backend)
+
+
 def test_trees_keywords_and_results_that_are_arguments(backend):
     def body(x, options, *, scale):
         return {"a": x.sin(), "b": [x.cos() * options["k"], 3], "x": x * scale}

@@ -16,6 +16,7 @@ import torch
 from .cpp import math as cpp_math
 from .cpp.accumulate import print_accumulate
 from .cpp.context import Signature
+from .cpp.functions import Functions
 from .cpp.ops import Expressions
 from .cpp.printer import print_kernel
 from .ir import expr
@@ -73,7 +74,7 @@ class WrapperPrinter:
         self.plan = plan
         self.graph: LoopGraph = plan.graph
         self.expressions = Expressions()
-        self.functions: dict[str, str] = {}
+        self.functions = Functions()
         self.specs: dict[KernelSpec, tuple[int, str]] = {}
         self.bound: dict[str, str] = {}
         self.lines: list[str] = []
@@ -238,9 +239,9 @@ class WrapperPrinter:
             if r is not None and r < len(kernel.inputs)
         ]
         in_place = frozenset(n for pair in over for n in pair)
-        signature = Signature([*kernel.inputs, *step.extra], kernel.outputs, ints, floats, in_place)
-        text, parallel = print_kernel(kernel, signature, self.expressions)
-        function = self.functions.setdefault(text, f"k{len(self.functions)}")
+        signature = Signature(kernel.inputs, kernel.outputs, ints, floats, in_place)
+        body, parallel = print_kernel(kernel, signature, self.expressions)
+        function = self.functions.kernel(body, len(kernel.inputs), len(step.extra), len(outputs))
         numbers = len(ints) + len(extra_ints), len(floats)
         bound = self.callable(KernelSpec(function, len(arguments), outputs, tuple(step.reuse), *numbers, parallel))
         texts = [self.names[n] for n in arguments]
@@ -268,7 +269,7 @@ class WrapperPrinter:
     def accumulate(self, call: Extern, what: Accumulate) -> None:
         """The kernel that stands for a call."""
         text, parallel = print_accumulate(what, self.expressions)
-        function = self.functions.setdefault(text, f"k{len(self.functions)}")
+        function = self.functions.named(text)
         (result,) = call.results
         output = self.output_spec(result, [], [])
         bound = self.callable(KernelSpec(function, len(call.args), (output,), parallel=parallel))
@@ -389,10 +390,9 @@ class WrapperPrinter:
 
     def translation_unit(self) -> str:
         """All functions with the math they call."""
-        if not self.functions:
+        if not self.functions.texts:
             return ""
-        parts = [cpp_math.header(self.expressions.used)]
-        parts += [f'extern "C" int {name}{text}' for text, name in self.functions.items()]
+        parts = [cpp_math.header(self.expressions.used), *self.functions.printed()]
         return "\n\n".join(p for p in parts if p) + "\n"
 
 

@@ -117,3 +117,16 @@ def test_the_storage_of_a_sparse_tensor_is_not_given_to_a_kernel():
         return x.to_sparse().to_dense() * 2 + 1
 
     check(f, randn(5, 7), kernels=1, externs=2)
+
+
+def test_a_kernel_on_the_storage_of_a_dead_buffer_shares_the_loops_of_one_on_new_memory():
+    def f(x):
+        first = x * 2 + 1
+        product = first @ first
+        return product, product * 2 + 1
+
+    check(f, randn(8, 8), kernels=2, externs=1)
+    program = compiled(f, randn(8, 8)).program
+    assert [spec.name for spec in program.kernels] == ["k0", "k1"] and program.kernels[1].reuse != (None,)
+    assert program.cpp_source.count("for (long") == 1 and "return k0(given" in program.cpp_source
+    assert compiled(lambda x: (y := x + 1, y * 2), randn(4)).program.cpp_source.count("given") == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..ir.dtypes import ITEM_BYTES
 from ..ir.nodes import Accumulate
 from .context import PARALLEL_WORK
+from .functions import PARAMETERS
 from .ops import C_TYPES, UNSIGNED, Expressions
 from .text import Source
 
@@ -24,7 +25,7 @@ def print_accumulate(what: Accumulate, expressions: Expressions) -> tuple[str, b
     by_columns = large and what.outer == 1 and what.inner >= SHARED_COLUMNS
     parallel = by_columns or large and what.outer > 1
     pragma = "omp parallel for num_threads(nthreads) schedule(static)" if parallel else ""
-    source.line("(void *const *ptrs, const long *ints, const double *floats, int nthreads) {")
+    source.line(PARAMETERS)
     source.depth = 1
     source.line(f"const {kind} *__restrict__ base = (const {kind} *)ptrs[0];")
     source.line(f"const {position} *__restrict__ index = (const {position} *)ptrs[1];")

@@ -69,8 +69,7 @@ class KernelPrinter:
         for k, node in enumerate(self.signature.outputs):
             restrict = "" if node in self.signature.in_place else "__restrict__ "
             kind = MEMORY_TYPES[node.dtype]
-            position = len(self.signature.inputs) + k
-            self.source.line(f"{kind} *{restrict}out{k} = ({kind} *)ptrs[{position}];")
+            self.source.line(f"{kind} *{restrict}out{k} = ({kind} *)outs[{k}];")
         for k, name in enumerate(self.signature.ints):
             self.source.line(f"const long {name} = ints[{k}];")
         if self.checks:

@@ -1,7 +1,7 @@
 """The printer of kernels: one C++ function for each.
 
-Enters: a scheduled kernel, the order of its pointers, in-place pairs. Leaves: the function's text without its name
-(equal kernels of a graph share one function) and whether it uses threads.
+Enters: a scheduled kernel, the order of its pointers, in-place pairs. Leaves: the function's text behind its head
+(equal kernels of a graph share one function, see functions.py) and whether it uses threads.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from .pointwise import Pointwise
 
 
 def print_kernel(kernel: Kernel, signature: Signature, expressions: Expressions) -> tuple[str, bool]:
-    """(the function from its parameter list on, whether it uses threads)."""
+    """(the function's body, which finds its outputs at `outs`, with the closing brace; whether it uses threads)."""
     printer = KernelPrinter(kernel, signature, expressions)
     source = printer.source
-    source.line("(void *const *ptrs, const long *ints, const double *floats, int nthreads) {")
     source.depth = 1
     printer.prologue()
     if kernel.kind == "pointwise":

@@ -20,7 +20,7 @@ from . import itertool, operators
 from .base import InheritedMethodVariable, VariableTracker, find_special
 from .builtin_function import FUNCTIONS, call_pure, is_pure
 from .constructor import CONSTRUCTORS
-from .container import call_checked
+from .container import call_checked, require_own
 from .literal import from_result, is_literal, run
 from .sequence import is_namedtuple
 from .type_method import TypeMethodVariable
@@ -237,7 +237,10 @@ class ClassMethodOfBuiltin(VariableTracker):
             tx.raise_exception(
                 TypeError, f"descriptor '{name}' for '{cls.__name__}' objects doesn't apply to a '{given}' object"
             )
-        if getattr(receiver, "payload", None) is not None:
+        payload = getattr(receiver, "payload", None)
+        if payload is None or cls is not object:
+            require_own(payload or receiver, raw, name, [*args[1:], *kwargs])
+        if payload is not None:
             return receiver.bind_descriptor(tx, name, raw, None).call(tx, list(args[1:]), kwargs)  # type: ignore[attr-defined]
         if name == "__iter__":
             return receiver.iterate(tx)

@@ -16,7 +16,7 @@ from ..guards.checks import Equals
 from ..guards.source import AttrSource, ConstSource, TypeAttrSource
 from . import immutable
 from .base import VariableTracker
-from .container import call_checked
+from .container import call_checked, require_own
 from .exception import ExceptionVariable
 from .function import MethodVariable
 from .iterator import iterator_of
@@ -450,6 +450,8 @@ class UnboundVariable(VariableTracker):
             return tx.constant(None)
         if self.name == "__getattribute__":
             return receiver.get_attr(tx, args[1].as_constant())
+        if isinstance(self.value, SLOTS):
+            require_own(receiver, self.value, self.name, [*args[1:], *kwargs])
         return receiver.call_method(tx, self.name, list(args[1:]), kwargs)
 
     def _from_keys(self, tx: Tracer, iterable: VT, value: VT | None = None) -> VT:

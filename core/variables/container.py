@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 VT = VariableTracker
 FLAT_KINDS = frozenset({"constant", "tensor", "symbolic", "builtin", "range", "class"})
+_BY_NAME = frozenset({"constant", "dict", "list", "tuple", "set", "deque", "range"})  # kinds that have methods by name
 EMPTY: dict[type, Any] = {range: range(0), str: "", bytes: b""}
 ORDERINGS = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge}
 
@@ -75,6 +76,17 @@ def call_checked(tx: Tracer, name: str, function: Callable[..., Any], args: Sequ
 @functools.cache
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
+
+
+def require_own(tracker: VT, descriptor: Any, name: str, args: Sequence[Any]) -> None:
+    """Refuse a C method of a base class where the builtin class of the value has another by that name.
+
+    dict.popitem(ordered) leaves the order as it was, int.__repr__(True) is "1": no tracker of the value tells that.
+    """
+    own = find_special(tracker.python_type(), name)
+    fills_nothing = name == "__init__" and not args
+    if own is not descriptor and tracker.kind in _BY_NAME and not fills_nothing:
+        raise tracker.refuse(f"calling {name!r} of {descriptor.__objclass__.__name__} past the class of the value")
 
 
 class ContainerVariable(VariableTracker):

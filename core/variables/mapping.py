@@ -45,8 +45,22 @@ def contents(tx: Tracer, value: dict[Any, Any], source: Any, base: type | None =
     factory = None
     if isinstance(value, collections.defaultdict):
         factory = tx.lazy(value.default_factory, source and AttrSource(source, "default_factory"))
-    real = dict(dict.items(value)) if cls is not collections.OrderedDict else dict(value.items())
+    real = dict(dict.items(value)) if cls is not collections.OrderedDict else _in_order(value)
     return DictVariable((), cls, source, factory, original=real)
+
+
+def _in_order(value: Any) -> dict[Any, Any]:
+    """The items of an OrderedDict by the order of its own, which methods of dict itself do not keep up."""
+    try:
+        keys = list(collections.OrderedDict.__iter__(value))
+    except KeyError:  # Python's own iterator stumbles over a key that is gone
+        keys = None
+    if keys is None or len(keys) != dict.__len__(value) or not all(dict.__contains__(value, key) for key in keys):
+        raise Unsupported(
+            "the order that an OrderedDict keeps is not that of its keys",
+            remedy="change an OrderedDict by its own methods, not by those of dict",
+        )
+    return {key: dict.__getitem__(value, key) for key in keys}
 
 
 def _proxy_from_value(tx: Tracer, value: types.MappingProxyType[Any, Any], source: Any) -> MappingProxyVariable:

@@ -19,6 +19,7 @@ from .. import _C
 from ..guards.checks import MissingInstanceAttr, Predicate
 from ..guards.source import AttrSource, ConstSource, InstanceAttrSource, SlotAttrSource, TypeAttrSource
 from .base import SlotMethodVariable, VariableTracker, find_special, names_its_class
+from .container import require_own
 from .function import MethodVariable
 from .instance_dict import InstanceDictVariable
 from .literal import run
@@ -510,6 +511,8 @@ class BoundSlotVariable(SlotMethodVariable):
         receiver, name = self.receiver, self.name
         owner = getattr(self.descriptor, "__objclass__", None)
         if receiver.payload is not None and owner is not object:
+            if issubclass(receiver.cls, collections.OrderedDict):
+                require_own(receiver.payload, self.descriptor, name, [*args, *kwargs])
             if name == "__init__":
                 return self._init_payload(tx, args, kwargs)
             if name == "__reduce__" or name == "__reduce_ex__":
@@ -643,5 +646,7 @@ class SuperVariable(VariableTracker):
         if isinstance(raw, staticmethod):
             return tx.wrap(raw.__func__, None, constant=True)
         if inspect.isroutine(raw):
+            if issubclass(self.receiver_type, collections.OrderedDict):
+                require_own(self.receiver, raw, name, [raw])
             return self.receiver.get_attr(tx, name)
         return tx.wrap(raw, source)

@@ -127,3 +127,64 @@ def test_the_value_of_an_object_over_a_literal_is_guarded():
     for number in (1, 2, 1, 2):
         assert torch.equal(compiled(torch.ones(2), cls(number)), torch.ones(2) * (number + 1))
     assert core.stats()["graphs"] == 2
+
+
+class Kept(collections.OrderedDict):
+    def take(self):
+        return super(collections.OrderedDict, self).popitem()
+
+
+def pairs_of(cls):
+    made = cls()
+    made["spam"], made["ham"] = 1, 2
+    return made
+
+
+@pytest.mark.parametrize("cls", [collections.OrderedDict, Kept])
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_ordered_dict_keeps_its_order_past_a_method_of_dict(cls, inside):
+    held = None if inside else pairs_of(cls)
+
+    def build():
+        def fn(x):
+            od = pairs_of(cls) if inside else held
+            dict.pop(od, "ham", None)
+            with pytest.raises(KeyError):
+                repr(od)
+            return len(od), x + 1
+
+        return fn, (torch.ones(2),)
+
+    agrees(build, graphs=None, breaks=None)
+
+
+def test_an_ordered_dict_out_of_order_is_a_break_and_no_fault():
+    od = pairs_of(Kept)
+    od.take()
+
+    def fn(x, od):
+        y = x + 1
+        return list(od), len(od), y
+
+    want = (["spam", "ham"], 1)
+    assert core.compile(fn, backend="eager")(torch.ones(2), od)[:2] == want
+    with pytest.raises(core.Unsupported, match="not that of its keys"):
+        core.compile(fn, backend="eager", fullgraph=True)(torch.ones(2), od)
+
+
+Point = collections.namedtuple("Point", "a b")
+PAST_THE_CLASS = {
+    "update": lambda: [dict.update(counts := collections.Counter(a=2), {"a": 5}), counts][1],
+    "copy": lambda: dict.copy(collections.defaultdict(int, a=1)),
+    "take": lambda: [pairs_of(Kept).take()],
+    "super": lambda: [super(collections.OrderedDict, od := pairs_of(Kept)).pop("ham"), list(od), len(od)],
+    "tuple": lambda: tuple.__repr__(Point(1, 2)),
+    "int": lambda: (int.__repr__(True), int.__and__(True, False)),
+    "object": lambda: (object.__eq__({}, {}), object.__repr__("text").startswith("<str")),
+}
+
+
+@pytest.mark.parametrize("name", PAST_THE_CLASS)
+def test_a_method_of_a_base_class_is_not_taken_for_that_of_the_class(name):
+    make = PAST_THE_CLASS[name]
+    agrees(lambda: (lambda x: (make(), type(make()), x + 1), (torch.ones(2),)), graphs=None, breaks=None)

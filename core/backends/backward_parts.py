@@ -117,6 +117,7 @@ class Releases:
         joint: JointGraph,
         parts: Partition,
         backwards: Backwards,
+        in_group: bool = False,
     ) -> None:
         self._frees = joint.reach.frees
         self._uses = joint.reach.uses
@@ -127,7 +128,8 @@ class Releases:
         self._keeps_graph = saved.keeps_graph_function()
         self.by_argument = len(backwards.arguments) > 1 and joint.carried is None
         """Whether a backward may be for some of the arguments only."""
-        apart = self.by_argument or any(freed != self._every for freed in self._frees)
+        # a node below others runs without any gradient where their backward leads elsewhere, and is freed all the same
+        apart = in_group or self.by_argument or any(freed != self._every for freed in self._frees)
         self.apart = apart and bool(self._kinds or any(self._frees))
         """Whether some backward leaves some other one possible: then contexts have `rest`, None at first."""
 
@@ -163,6 +165,10 @@ class Releases:
             later = self._backwards.tensors_of(frozenset(at for at in self._every if self._is_usable(at, used)))
             ctx.rest = (used, self._kept(ctx, kept, later))
         return values
+
+    def leave(self, ctx: Any) -> None:
+        """Keep what is saved where autograd frees it though no gradient has come; what is freed already stays so."""
+        self.take(ctx, frozenset(), ())
 
     def _is_usable(self, tangent: int, used: frozenset[int]) -> bool:
         """Whether a backward through a tangent is possible for some argument once nodes are used up."""

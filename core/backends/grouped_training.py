@@ -93,7 +93,7 @@ class GroupGraph(TrainingGraph):
         self.slots = self.gives
         self.edges = {at: at for at in range(len(group.inputs) + len(group.cuts))}
         self.backwards = Backwards(self.joint, self.parts, reached)
-        self.releases = Releases(self.joint, self.parts, self.backwards)
+        self.releases = Releases(self.joint, self.parts, self.backwards, in_group=True)
         self.watched = Watched(self.joint, self.parts)
 
     def writes_to_come(self, place: tuple[str, int]) -> int:

@@ -303,6 +303,8 @@ class _Parts:
         """The rest of the function: gradients in the recorded form, what was saved, the run, and the results."""
         graph = self._graph
         if not present and graph.joint.tangents:
+            if graph.releases.apart:
+                code.line(f"{code.bind(graph.releases.leave, 'leave')}(ctx)")
             code.line(f"return {graph.returned(['None'] * len(graph.parts.gradients))}")
             return code.finish()
         part = graph.backwards.part(present, asked)

@@ -528,3 +528,23 @@ def test_gradients_of_gradients_of_what_a_written_input_does_not_reach():
         return [*found, *torch.autograd.grad(first.sum(), inputs[:1])]
 
     assert both(lambda x, y: (x.sin(), y.cos()), caller, count=2)[0] == "inplace operation"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_result_below_others_is_usable_after_a_backward_that_leads_past_it(again):
+    def fn(x):
+        own, below = x.sin(), x.pow(3)
+        return below + own, own * 2, below
+
+    ends = []
+    for run in (fn, core.compile(fn, backend="aot_eager")):
+        x = torch.tensor([0.5, 2.0], requires_grad=True)
+        _, past, below = run(x)
+        past.sum().backward(retain_graph=again)
+        if again:
+            past.sum().backward()
+        gradients = torch.autograd.grad(below.sum(), x)
+        with pytest.raises(RuntimeError, match="second time"):
+            torch.autograd.grad(below.sum(), x)
+        ends.append((x.grad, *gradients))
+    assert all(map(torch.allclose, *ends))

@@ -15,6 +15,7 @@ from ..guards.source import AttrSource, CallSource, ConstSource, InstanceAttrSou
 from . import array, function_mode, tensor_scalar, tensor_truth
 from .base import BuiltinMethodVariable, VariableTracker, has_special, store_attributes, write_attributes
 from .class_attribute import bound_attribute, is_of_the_program, own_attribute
+from .picked import picked
 from .storage import StorageVariable
 
 if TYPE_CHECKING:
@@ -417,7 +418,8 @@ class TensorVariable(VariableTracker):
         places = None if self.fake.requires_grad else _places(tx, key.realize(tx))
         if places is not None:
             return tx.graph_call(torch.ops.aten.index.Tensor, [self, tx.new_list(places)], {})
-        return tx.graph_call(operator.getitem, [self, key], {})
+        found = picked(tx, self, key.realize(tx))
+        return found if found is not None else tx.graph_call(operator.getitem, [self, key], {})
 
     def set_item(self, tx: Tracer, key: VT, value: VT) -> None:
         import operator

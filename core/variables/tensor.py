@@ -433,7 +433,9 @@ class TensorVariable(VariableTracker):
             mask = key.get_item(tx, tx.new_tuple([tx.constant(...), *behind]))
             tx.graph_method("copy_", [self, tx.graph_call(torch.where, [mask, value, self], {})], {})
             return
-        tx.graph_call(operator.setitem, [self, key, value], {})
+        place = picked(tx, self, key)
+        given = [self, key, value] if place is None else [place, tx.constant(...), value]
+        tx.graph_call(operator.setitem, given, {})
 
     def _stores_by_choice(self, mask: TensorVariable, value: TensorVariable) -> bool:
         """True for `self[mask] = value` where each element's value is known without counting the mask's.

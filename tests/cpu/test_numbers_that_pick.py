@@ -52,3 +52,31 @@ def test_a_loop_with_a_break_that_picks_from_a_tensor_compiles_for_any_turn():
     v = torch.arange(12.0)
     assert torch.equal(torch.stack(core.compile(fn, backend="eager")(v)), 2 * v)
     assert core.stats()["recompiles"] <= 2
+
+
+@pytest.mark.parametrize(
+    "value", [2.5, torch.ones(1, 1), torch.arange(4), torch.ones(3)], ids=["number", "one", "row", "bad"]
+)
+def test_a_number_that_differs_may_say_where_to_store(value):
+    def fn(v, i):
+        out = v * 2
+        out[i] = value
+        out[:, i] = v[0, i]
+        return out
+
+    compiled = core.compile(fn, backend="aot_eager")
+    for index in (2, 3, -2, -1, 5):
+        for grad in (False, True):
+            v = torch.arange(16.0).reshape(4, 4).requires_grad_(grad)
+            try:
+                want = fn(v, index)
+            except (IndexError, RuntimeError) as error:
+                with pytest.raises(type(error), match=re.escape(str(error))):
+                    compiled(v, index)
+                continue
+            got = compiled(v, index)
+            assert torch.equal(got, want)
+            if grad:
+                gradients = [torch.autograd.grad(result.square().sum(), v)[0] for result in (got, want)]
+                assert torch.equal(*gradients)
+            assert core.stats()["frames"] <= 6  # known, above and below zero; with gradients and without

@@ -336,6 +336,7 @@ def reset() -> None:
     for item in list(_every):
         item.callback.reset()
         item.reset()
+    _callables.clear()  # the backend may have become another one
     events.reset_totals()
     if f"{__package__}.backends.cuda_graphs" in sys.modules:
         from .backends.cuda_graphs import trim

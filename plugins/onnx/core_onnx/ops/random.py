@@ -76,7 +76,9 @@ _IN_PLACE = {
 
 
 @converts("clone_mutate")
-def written(b: ModelBuilder, operator: Any, positions: Sequence[Any], args: Any, kwargs: Any) -> tuple[Value]:
+def written(
+    b: ModelBuilder, operator: Any, positions: Sequence[Any], args: Any, kwargs: Any, blank: Sequence[Any] = ()
+) -> tuple[Value]:
     """An operator that fills its first argument with random numbers, on a clone of that."""
     draw = _IN_PLACE.get(str(operator))
     if draw is None or tuple(positions) != (0,):

@@ -183,7 +183,7 @@ def _build(tx: Any, value: Any, source: Any) -> VT:
     if policy.is_torch_callable(value):
         tx.guard(source, Is(value))
         return TorchFunctionVariable(value, source)
-    if "triton" in sys.modules and (is_kernel(value) or is_host_function(value)):
+    if is_kernel(value) or is_host_function(value):
         return user_kernel(tx, value, source)
     if isinstance(value, types.BuiltinFunctionType):
         return _builtin_function(tx, value, source)

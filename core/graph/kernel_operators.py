@@ -8,6 +8,7 @@ does not see the launch, as in eager: nothing is recorded and no version is coun
 from __future__ import annotations
 
 import hashlib
+import inspect
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -55,46 +56,36 @@ class LaunchShape(NamedTuple):
     on_host: bool = False
 
 
-_operators: dict[tuple[int, LaunchShape], tuple[Any, Any]] = {}  # (identity of the kernel, form) -> kernel, operator
+_operators: dict[tuple[int, str], tuple[Any, Any]] = {}  # (identity of the kernel, form as text) -> kernel, operator
 _taken: set[str] = set()
 _library: Any = None
 
 
-def operator_for(kernel: Any, shape: LaunchShape, name: str, source: str | None) -> Any:
-    """The operator of such launches of a kernel; one per kernel object and form.
+def operator_for(kernel: Any, function: Any, shape: LaunchShape) -> Any:
+    """The operator of such launches of a kernel, made of a Python function; one per kernel object and form.
 
     Kernels with the same source have the same operator names in each process, for what caches keep of a graph.
     """
-    key = (id(kernel), _by_identity(shape))
-    known = _operators.get(key)
+    unnamed: list[Any] = []
+    form = _text(shape, unnamed)
+    known = _operators.get((id(kernel), form))
     if known is None:
-        known = _operators[key] = (kernel, _define(kernel, shape, name, source))
+        name = _unique_name(function, None if unnamed else form)
+        known = _operators[id(kernel), form] = (kernel, _define(kernel, shape, name))
     return known[1]
 
 
-def _by_identity(shape: LaunchShape) -> Any:
-    def plain(tree: Any) -> Any:
-        if isinstance(tree, Baked):
-            return ("baked", id(tree.value))
-        return tuple(map(plain, tree)) if type(tree) is tuple else tree
-
-    names, cases = shape.grids
-    told_apart = tuple((tuple(map(id, values)), size) for values, size in cases)
-    return plain(shape.args), plain(shape.kwargs), shape.operands, names, told_apart, shape.on_host
-
-
-def _define(kernel: Any, shape: LaunchShape, name: str, source: str | None) -> Any:
+def _define(kernel: Any, shape: LaunchShape, name: str) -> Any:
     global _library
     if _library is None:
         _library = torch.library.Library(NAMESPACE, "FRAGMENT")
-    unique = _unique_name(name, shape, source)
     arguments = ", ".join(_declared(at, kind) for at, kind in enumerate(shape.operands))
     tags = [torch.Tag.cudagraph_unsafe] if shape.on_host and hasattr(torch.Tag, "cudagraph_unsafe") else []
-    _library.define(f"{unique}({arguments}) -> ()", tags=tags)
-    _library.impl(unique, _launcher(kernel, shape), "CompositeExplicitAutograd")
-    _library.impl(unique, torch.library.fallthrough_kernel, "Autograd")
-    torch.library.register_fake(f"{NAMESPACE}::{unique}", _writes_nothing_yet, lib=_library)
-    return getattr(getattr(torch.ops, NAMESPACE), unique).default
+    _library.define(f"{name}({arguments}) -> ()", tags=tags)
+    _library.impl(name, _launcher(kernel, shape), "CompositeExplicitAutograd")
+    _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+    torch.library.register_fake(f"{NAMESPACE}::{name}", _writes_nothing_yet, lib=_library)
+    return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
 def _declared(at: int, kind: str) -> str:
@@ -106,28 +97,32 @@ def _writes_nothing_yet(*operands: Any) -> None:
     """What a launch does to tensors without data."""
 
 
-def _unique_name(name: str, shape: LaunchShape, source: str | None) -> str:
-    texts: list[str | None] = [source, str(shape.operands), str(shape.grids.cases and shape.grids.names)]
-    texts += [_text(tree) for tree in (shape.args, shape.kwargs, shape.grids.cases)]
-    if any(text is None for text in texts):
-        known = None  # another process may not find the same kernel under the name
-    else:
-        known = f"{name}_{hashlib.sha256(repr(texts).encode()).hexdigest()[:16]}"
-    if known is None or known in _taken:  # another kernel object has this source: its globals may differ
-        known = f"{name}_{uuid.uuid4().hex}"
-    _taken.add(known)
-    return known
+def _unique_name(function: Any, form: str | None) -> str:
+    """A name for launches of a form; None for one that another process may not find again."""
+    try:
+        source = f"{function.__module__} {function.__qualname__} {inspect.getsource(function)} {form}"
+    except (OSError, TypeError):
+        form = None
+    name = f"{function.__name__}_{uuid.uuid4().hex}"
+    if form is not None:
+        known = f"{function.__name__}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+        name = name if known in _taken else known  # another kernel object has this source: its globals may differ
+    _taken.add(name)
+    return name
 
 
-def _text(tree: Any) -> str | None:
-    if isinstance(tree, Baked):
+def _text(tree: Any, unnamed: list[Any]) -> str:
+    """A form, or a part of one, as text; objects that have none go to `unnamed`."""
+    if isinstance(tree, Baked) and tree.text is not None:
         return tree.text
     if isinstance(tree, Slot):
         return f"operand {tree.index}"
-    if type(tree) is tuple:
-        parts = [_text(part) for part in tree]
-        return None if None in parts else str(parts)
-    return repr(tree) if type(tree) in (int, str, bool, float, type(None)) else None
+    if isinstance(tree, tuple) and not isinstance(tree, Baked):
+        return f"({', '.join(_text(part, unnamed) for part in tree)})"
+    if type(tree) in (int, float, bool, str, type(None)):
+        return repr(tree)
+    unnamed.append(tree)
+    return f"<{id(tree.value if isinstance(tree, Baked) else tree)}>"
 
 
 def _launcher(kernel: Any, shape: LaunchShape) -> Callable[..., None]:

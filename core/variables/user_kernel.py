@@ -157,9 +157,7 @@ class _Launch:
         self._check_history()
         grids = self._grids(grid)
         shape = LaunchShape(args, kwargs, tuple(self.types), grids, on_host=self._written is None)
-        fn = self.base.fn
-        operator = operator_for(self.kernel, shape, fn.__name__, _source_text(fn))
-        self.tx.graph_call(operator, self.operands, {})
+        self.tx.graph_call(operator_for(self.kernel, self.base.fn, shape), self.operands, {})
         return self.tx.constant(None) if _is_interpreted(self.base) else CompiledKernelVariable()
 
     # -- arguments -------------------------------------------------------------------------------------------------
@@ -251,19 +249,20 @@ class _Launch:
     def _grids(self, grid: VT) -> Grids:
         if issubclass(grid.python_type(), (tuple, list)):
             return Grids((), (((), self._numbers(grid)),))
-        tuned: dict[str, None] = {}
+        names: list[str] | None = None
         cases: dict[tuple[Any, ...], VT] = {}
         for chosen, meta in self._forms():
-            tuned.update(dict.fromkeys(chosen))
+            names = list(chosen) if names is None else names
+            if list(chosen) != names:
+                raise Unsupported("the configurations of a kernel name different parameters", remedy=REMEDY)
             values = tuple(chosen.values())
             if values not in cases:
                 arguments = self.tx.new_dict([(self.tx.constant(name), value) for name, value in meta.items()])
                 cases[values] = self.tx.call_function(grid, [arguments]).realize(self.tx)
-                if any(list(tuned) != list(each) for each in (chosen,)):
-                    raise Unsupported("the configurations of a kernel name different parameters", remedy=REMEDY)
-        names = tuple(tuned) if len(cases) > 1 else ()
-        sizes = tuple((values if names else (), self._numbers(result)) for values, result in cases.items())
-        return Grids(names, sizes)
+        if len(cases) == 1:
+            return Grids((), tuple(((), self._numbers(result)) for result in cases.values()))
+        sizes = tuple((values, self._numbers(result)) for values, result in cases.items())
+        return Grids(tuple(names or ()), sizes)
 
     def _numbers(self, grid: VT) -> int:
         """Operands for the numbers of a grid; how many they are."""
@@ -319,13 +318,6 @@ def _layers(kernel: Any) -> list[Any]:
 
 def _is_interpreted(base: Any) -> bool:
     return type(base).__name__ == "InterpretedFunction"
-
-
-def _source_text(function: Any) -> str | None:
-    try:
-        return f"{function.__module__} {function.__qualname__} {inspect.getsource(function)}"
-    except (OSError, TypeError):
-        return None
 
 
 def _saves(call: Any, keys: set[Any]) -> bool:

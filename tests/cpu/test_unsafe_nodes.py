@@ -7,6 +7,8 @@ import torch
 import torch.fx as fx
 
 from core.backends.cuda_graphs.unsafe_nodes import SCALAR_MAKERS, WAITING, first_unsafe
+from core.graph.clone_mutate import clone_mutate
+from core.graph.kernel_operators import NAMESPACE
 
 aten = torch.ops.aten
 META = torch.device("meta")
@@ -130,3 +132,14 @@ def test_operators_of_other_libraries_are_captured_on_request_only(written, cust
     x = written.takes(on_device(3))
     reason = written.reason(written.call(torch.ops.unsafe_node_tests.same.default, x, val=on_device(3)), custom=custom)
     assert ("another library" in reason) == (not custom)
+
+
+@pytest.mark.parametrize("namespace", ["unsafe_nodes_test", NAMESPACE])
+def test_an_operator_on_clones_is_looked_at_as_by_itself(written, namespace):
+    with torch.library._scoped_library(namespace, "FRAGMENT") as library:
+        library.define("fill(Tensor(a!) x) -> ()")
+        operator = getattr(torch.ops, namespace).fill.default
+        x = written.takes(on_device(3))
+        call = written.call(clone_mutate, operator, (0,), (x,), {}, val=(on_device(3),))
+        reason = written.reason(call)
+        assert ("another library" in reason) == (namespace != NAMESPACE)

@@ -72,7 +72,7 @@ def _of_call(node: fx.Node, custom: bool) -> str:
         return f"{target} decides on the host what runs"
     if not hasattr(target, "_schema"):
         return ""  # getitem, arithmetic on sizes
-    name = _name(node)
+    name = _name(target)
     if target.namespace == "aten" and name in _INDEXED:  # the tags of `index` are those it has for masks
         return f"{target} with a mask counts its elements on the host" if _by_mask(node) else ""
     if any(getattr(torch.Tag, tag, None) in target.tags for tag in _UNSAFE_TAGS):
@@ -88,14 +88,14 @@ def _of_scalars(node: fx.Node, constants: set[fx.Node]) -> str:
     """Numbers in tensors on the CPU are arguments of kernels for elements; everybody else copies them to the device."""
     if node.op != "call_function" or not any(operand in constants for operand in node.all_input_nodes):
         return ""
-    if torch.Tag.pointwise in getattr(node.target, "tags", ()) and _name(node) != "where":
+    if torch.Tag.pointwise in getattr(node.target, "tags", ()) and _name(node.target) != "where":
         return ""
     return f"{node.target} copies a number from the CPU to the device"
 
 
-def _name(node: fx.Node) -> str:
+def _name(target: Any) -> str:
     """The operator's name, without library and overload."""
-    return str(node.target).removeprefix("aten.").partition(".")[0]
+    return str(target).removeprefix("aten.").partition(".")[0]
 
 
 def _by_mask(node: fx.Node) -> bool:
@@ -109,7 +109,7 @@ def _is_constant_scalar(node: fx.Node, constants: set[fx.Node]) -> bool:
     """A number in a tensor on the CPU that is the same on each call: kernels take it as an argument."""
     if node.op == "placeholder" or not all(operand in constants for operand in node.all_input_nodes):
         return False
-    if node.op != "get_attr" and _name(node) not in SCALAR_MAKERS:
+    if node.op != "get_attr" and _name(node.target) not in SCALAR_MAKERS:
         return False
     return all(fake.dim() == 0 and fake.device.type == "cpu" for fake in _values(node))
 

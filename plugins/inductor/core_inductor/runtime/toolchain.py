@@ -26,8 +26,8 @@ OUTPUT_FLAGS = (
 )
 """What every build adds to CXX_FLAGS. -nostdlib leaves out the start files and the C++ library: 56 ms of CPU instead of
 71 for two small kernels; it also keeps crtfastmath out, which would make subnormals zero in the whole process.
-The kernels choose their own blocks: jamming two into one is 12 to 24 % of the compiler's work in models, and folds of
-rows and columns lose 5 to 13 % of their speed to it."""
+The kernels choose their own blocks: jamming two into one costs the compiler time, and folds of rows and columns their
+speed."""
 
 _CPU_FACTS = ("vendor_id", "cpu family", "model", "model name", "flags", "CPU implementer", "CPU part", "Features")
 _OPENMP_RUNTIMES = ("libgomp", "libiomp5", "libomp")
